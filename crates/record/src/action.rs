@@ -1,0 +1,145 @@
+//! Actions and what is said of them: what a call would touch, its class, policy's verdict, how it ended; and scope
+//! rules, which say which paths a pod may touch.
+
+use serde::{Deserialize, Serialize};
+
+use crate::words::words;
+
+words! {
+    /// What may be done when a call was started and its result is not known.
+    pub enum Class {
+        /// No effect outside this pod's own log; may run again.
+        Pure = "pure",
+        /// The hashes in the preview say whether it happened.
+        Verifiable = "verifiable",
+        /// Everything else: never run again by the machine.
+        Once = "once",
+    }
+}
+
+words! {
+    /// How a call ended.
+    pub enum Outcome {
+        Done = "done",
+        Failed = "failed",
+        Refused = "refused",
+        Invalid = "invalid",
+        Cancelled = "cancelled",
+        TimedOut = "timed_out",
+        Lost = "lost",
+    }
+}
+
+/// What a call would touch. Paths are absolute.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Action {
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub reads: Vec<String>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub writes: Vec<String>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub hosts: Vec<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub command: Option<String>,
+    /// Another pod that would be told or started.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pod: Option<String>,
+    #[serde(default)]
+    pub side_effects: bool,
+}
+
+impl Action {
+    /// Two actions conflict when the order in which they run could be seen: a path that one writes and the other
+    /// reads or writes, or a command beside anything with side effects.
+    pub fn conflicts(&self, other: &Action) -> bool {
+        let meets = |writes: &[String], paths: &[String]| writes.iter().any(|w| paths.contains(w));
+        meets(&self.writes, &other.writes)
+            || meets(&self.writes, &other.reads)
+            || meets(&self.reads, &other.writes)
+            || (self.command.is_some() && other.side_effects)
+            || (other.command.is_some() && self.side_effects)
+    }
+}
+
+/// What a call would change, found by reading only.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Preview {
+    pub path: String,
+    /// Hash of the file before; absent if there is no file.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub before: Option<String>,
+    pub after: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub diff: Option<String>,
+}
+
+words! {
+    /// Policy's word.
+    pub enum Judgement { Allow = "allow", Ask = "ask", Deny = "deny" }
+}
+
+/// Policy's word on an action, with its reason. It may tighten on its way and never loosen.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Verdict {
+    pub outcome: Judgement,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rule: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub layer: Option<String>,
+    pub reason: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fence: Option<String>,
+}
+
+words! {
+    /// The lattice none < read < write; none is the absence of a rule.
+    pub enum Permission { Read = "read", Write = "write" }
+}
+
+/// One rule of a scope.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct ScopeRule {
+    pub target: String,
+    pub permission: Permission,
+    #[serde(default = "yes")]
+    pub recursive: bool,
+}
+
+fn yes() -> bool {
+    true
+}
+
+/// Which paths a pod may read or write.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Scope {
+    #[serde(default)]
+    pub allow: Vec<ScopeRule>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub deny: Vec<ScopeRule>,
+}
+
+impl Scope {
+    /// Write on one directory and everything below it.
+    pub fn write(target: impl Into<String>) -> Scope {
+        let rule = ScopeRule { target: target.into(), permission: Permission::Write, recursive: true };
+        Scope { allow: vec![rule], deny: Vec::new() }
+    }
+
+    /// One line: `read:/p, write:/q [non-recursive]`, or `(none)`.
+    pub fn summary(&self) -> String {
+        let rules: Vec<String> = self
+            .allow
+            .iter()
+            .map(|r| {
+                let depth = if r.recursive { "" } else { " [non-recursive]" };
+                format!("{}:{}{depth}", r.permission, r.target)
+            })
+            .collect();
+        if rules.is_empty() { "(none)".to_owned() } else { rules.join(", ") }
+    }
+}

@@ -1,0 +1,271 @@
+//! Facts: everything folded that outlives a segment. A carry writes them down again, so opening needs no older entry.
+//!
+//! Here: the shapes. Elsewhere: how entries change them (`pod::apply`).
+//! Invariant: `fold` from the last carry equals `fold` of everything, which holds because the fold keeps these facts
+//! in this very struct.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::action::{Action, Class, Preview, Scope};
+use crate::entry::{
+    Actor, AskKind, AskSubject, Decision, ErrorCode, ForkedFrom, GoalChange, Parent, PodEvent, QueueMode,
+    Reserved, RunResult, TaskStatus, Trigger,
+};
+use crate::ids::{AskId, CallId, Millis, PodName, QueueId, RunId, SessionId};
+use crate::item::InputSegment;
+use crate::text::Text;
+
+macro_rules! fact_structs {
+    ($($(#[$meta:meta])* pub struct $name:ident { $($(#[$fmeta:meta])* pub $field:ident : $ty:ty),* $(,)? })+) => {
+        $($(#[$meta])*
+        #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+        #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+        pub struct $name { $($(#[$fmeta])* pub $field: $ty),* })+
+    };
+}
+
+/// Everything folded that outlives a segment.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(default)]
+pub struct Facts {
+    /// From `session_start`; absent only in a log that has none.
+    pub about: Option<About>,
+    pub name: Option<PodName>,
+    pub archived: bool,
+    pub epoch: u64,
+    /// A visit or the creator has left work (an input, an answer) that no pod has seen yet.
+    pub woken: bool,
+    /// The lease is held for a visit, not by a pod.
+    pub visiting: bool,
+    pub run: Option<OpenRun>,
+    /// The last run that ended.
+    pub last: Option<EndedRun>,
+    pub calls: Vec<OpenCall>,
+    pub asks: Vec<OpenAsk>,
+    pub queue: VecDeque<Queued>,
+    /// The queue waits for the next `run` or `resume`.
+    pub held: bool,
+    pub notes: VecDeque<Note>,
+    pub children: Vec<OpenChild>,
+    pub outbox: VecDeque<Report>,
+    /// The newest `from_seq` of each sender.
+    pub heard: BTreeMap<SessionId, u64>,
+    pub grants: Vec<Granted>,
+    pub usage: Usage,
+    /// How many requests this session has made; the number of the next one.
+    pub llm_calls: u64,
+    /// A request without its end: the reservation counts as spent.
+    pub open_llm: Option<OpenLlm>,
+    pub budget: Option<Value>,
+    pub tasks: Vec<TaskFact>,
+    pub goal: Option<GoalFact>,
+    pub read_to: BTreeMap<SessionId, u64>,
+    pub op_ids: VecDeque<OpDone>,
+    /// Changes of the configuration since the session began, by key.
+    pub config: BTreeMap<String, Value>,
+    /// When the pod last resumed by itself, newest last, at most three.
+    pub resumes: VecDeque<Millis>,
+    pub segment: u64,
+    pub pruned_to: Option<u64>,
+    pub last_ts: Millis,
+}
+
+fact_structs! {
+    /// Who this session is. Never changes, except for the name (`Facts::name`).
+    pub struct About {
+        pub session: SessionId,
+        pub created: Millis,
+        pub created_by: Actor,
+        pub cwd: String,
+        pub workspace: String,
+        pub manifest: Value,
+        pub scope: Scope,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub mandate: Option<Value>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub parent: Option<Parent>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub from: Option<ForkedFrom>,
+    }
+
+    pub struct OpenRun {
+        pub id: RunId,
+        pub trigger: Trigger,
+        pub by: Actor,
+        pub attempt: u32,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub continues: Option<RunId>,
+        /// The turn that is going on, or the next one: counts requests of this run, continuations apart.
+        pub turn: u64,
+        /// How often the reply of this turn was continued after its stream broke.
+        #[serde(default)]
+        pub continued: u32,
+        /// A turn has begun and not ended.
+        #[serde(default)]
+        pub in_turn: bool,
+        /// Length of the context when the input came: where a rollback goes back to. Absent without an input.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub input_at: Option<u64>,
+        /// The model has said something in this run.
+        #[serde(default)]
+        pub produced: bool,
+        /// Notes drained in this run; a rollback makes them notes again.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        pub drained: Vec<Note>,
+    }
+
+    pub struct EndedRun {
+        pub id: RunId,
+        pub trigger: Trigger,
+        pub by: Actor,
+        pub attempt: u32,
+        pub turn: u64,
+        pub result: EndResult,
+        /// A paused or interrupted run was given up.
+        #[serde(default)]
+        pub abandoned: bool,
+    }
+
+    /// A call that has no result yet.
+    pub struct OpenCall {
+        pub call_id: CallId,
+        pub tool: String,
+        pub arguments: Text,
+        pub stage: CallStage,
+        /// A client made this call: it belongs to no run and its result is not history.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub by: Option<Actor>,
+    }
+
+    pub struct Dispatched {
+        pub class: Class,
+        pub action: Action,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub preview: Option<Preview>,
+    }
+
+    /// A question without an answer.
+    pub struct OpenAsk {
+        pub id: AskId,
+        pub ask: AskKind,
+        pub subject: AskSubject,
+        pub options: Vec<String>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub expires: Option<Millis>,
+    }
+
+    pub struct Queued {
+        pub id: QueueId,
+        pub segments: Vec<InputSegment>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub op_id: Option<String>,
+        pub from: Actor,
+        pub mode: QueueMode,
+    }
+
+    /// A notification or a report on its way into the context.
+    pub struct Note {
+        pub seq: u64,
+        pub from: Actor,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub event: Option<PodEvent>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub message: Option<Text>,
+        pub wake: bool,
+    }
+
+    pub struct OpenChild {
+        pub session: SessionId,
+        pub name: PodName,
+        pub call_id: CallId,
+        pub scope: Scope,
+    }
+
+    pub struct Report {
+        pub seq: u64,
+        pub to: SessionId,
+        pub event: PodEvent,
+    }
+
+    pub struct Granted {
+        pub rule: String,
+        pub reach: String,
+    }
+
+    pub struct OpenLlm {
+        pub call: u64,
+        pub reserved: Reserved,
+    }
+
+    pub struct TaskFact {
+        pub id: u64,
+        pub subject: String,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub description: Option<String>,
+        pub status: TaskStatus,
+    }
+
+    pub struct GoalFact {
+        pub change: GoalChange,
+        pub text: String,
+        pub used: u32,
+    }
+
+    /// An operation that was accepted: the same `op_id` again gets the same answer.
+    pub struct OpDone {
+        pub op_id: String,
+        pub gave: OpGave,
+    }
+}
+
+/// How the last run ended.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum EndResult {
+    Completed(RunResult),
+    Errored(ErrorCode),
+}
+
+/// How far an open call has come.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum CallStage {
+    /// The model wishes it; not judged, or to be judged again.
+    Wished,
+    Asked(AskId),
+    Answered {
+        digest: String,
+        decision: Decision,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        note: Option<String>,
+    },
+    Dispatched(Box<Dispatched>),
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum OpGave {
+    Run(RunId),
+    Queued(QueueId),
+}
+
+/// Tokens and money of a session. `cost_usd` is the known part; `unknown_cost` counts calls without a price.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(default)]
+pub struct Usage {
+    pub input: u64,
+    pub output: u64,
+    pub cache_read: u64,
+    pub cache_write: u64,
+    pub cost_usd: f64,
+    pub unknown_cost: u64,
+    pub calls: u64,
+}

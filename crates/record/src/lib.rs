@@ -1,0 +1,30 @@
+//! Record: what happened.
+//!
+//! The words of the log: ids, items, actions, entries, the facts that they fold into, and the written form of a line.
+//! It is at the bottom because the log stores it, clients show it and the mind folds it; it stays small and additive.
+
+mod action;
+mod entry;
+mod facts;
+mod ids;
+mod item;
+pub mod limits;
+pub mod line;
+mod spill;
+mod text;
+mod words;
+
+pub use action::{Action, Class, Judgement, Outcome, Permission, Preview, Scope, ScopeRule, Verdict};
+pub use entry::*;
+pub use facts::{
+    About, CallStage, Dispatched, EndResult, EndedRun, Facts, GoalFact, Granted, Note, OpDone, OpGave, OpenAsk,
+    OpenCall, OpenChild, OpenLlm, OpenRun, Queued, Report, TaskFact, Usage,
+};
+pub use ids::{AskId, BadName, CallId, Ids, Millis, PodName, QueueId, RunId, SessionId};
+pub use item::{Content, ImageSource, InputSegment, Item, Role, SystemItem, SystemKind, flatten};
+pub use line::Chain;
+pub use spill::FetchError;
+pub use text::{Blob, BlobRef, Large, Text, hex};
+
+/// The format of the log that this version writes. A higher one is refused with the version named.
+pub const FORMAT: u32 = 1;
