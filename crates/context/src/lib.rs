@@ -1,1 +1,181 @@
-//! context
+//! Context: from entries to the next prompt.
+//!
+//! Here: the items that the next request shows, each with a running hash, and the prompt made from them. Pruning and
+//! compaction will live here too.
+//! Invariant: the context grows only at its end, except by a recorded reset or rollback, and a request's hash is a
+//! function of the log alone (`the_same_items_give_the_same_hash`).
+
+use std::sync::Arc;
+
+use minke_model::Prompt;
+use minke_record::{CallId, Item, Purpose, Route, Text, ToolSpec, hex};
+use sha2::{Digest, Sha256};
+
+/// Which way of making requests from a context this is; part of every request hash.
+pub const BUILDER: u32 = 1;
+
+/// The items that the next request shows to the model.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Context {
+    items: Vec<Arc<Item>>,
+    /// The hash of everything up to and including each item, so that hashing a request does not read the history.
+    links: Vec<[u8; 32]>,
+    bytes: u64,
+}
+
+/// What is fixed within a segment.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Segment {
+    pub number: u64,
+    /// seq of its `segment_start`.
+    pub start: u64,
+    pub system_prompt: Text,
+    pub tools: Arc<Vec<ToolSpec>>,
+    pub config: serde_json::Value,
+}
+
+/// A request and its hash.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Request {
+    pub prompt: Arc<Prompt>,
+    pub hash: String,
+    /// A rough count: bytes ÷ 4, until a provider has said better.
+    pub input_tokens: u64,
+}
+
+impl Context {
+    pub fn new(items: Vec<Item>) -> Context {
+        let mut context = Context::default();
+        for item in items {
+            context.push(item);
+        }
+        context
+    }
+
+    pub fn push(&mut self, item: Item) {
+        let mut hash = Sha256::new();
+        hash.update(self.links.last().copied().unwrap_or_default());
+        let json = serde_json::to_vec(&item).expect("an item is plain data");
+        hash.update(&json);
+        self.bytes += json.len() as u64;
+        self.items.push(Arc::new(item));
+        self.links.push(hash.finalize().into());
+    }
+
+    /// Goes back to a length; used by a rollback.
+    pub fn truncate(&mut self, len: usize) {
+        for item in self.items.drain(len.min(self.items.len())..) {
+            let json = serde_json::to_vec(&*item).expect("an item is plain data");
+            self.bytes = self.bytes.saturating_sub(json.len() as u64);
+        }
+        self.links.truncate(self.items.len());
+    }
+
+    pub fn len(&self) -> usize {
+        self.items.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.items.is_empty()
+    }
+
+    pub fn items(&self) -> &[Arc<Item>] {
+        &self.items
+    }
+
+    pub fn last(&self) -> Option<&Item> {
+        self.items.last().map(Arc::as_ref)
+    }
+
+    /// A copy of the items, for a carry.
+    pub fn to_items(&self) -> Vec<Item> {
+        self.items.iter().map(|item| item.as_ref().clone()).collect()
+    }
+
+    /// A call whose result is not in the context.
+    pub fn orphan(&self) -> Option<CallId> {
+        let mut open: Vec<&CallId> = Vec::new();
+        for item in &self.items {
+            match item.as_ref() {
+                Item::ToolCall { call_id, .. } => open.push(call_id),
+                Item::ToolResult { call_id, .. } => open.retain(|id| *id != call_id),
+                Item::Message { .. } | Item::Reasoning { .. } | Item::Unknown => {}
+            }
+        }
+        open.first().map(|id| (*id).clone())
+    }
+
+    /// The next request.
+    pub fn request(&self, segment: &Segment, route: &Route, max_tokens: Option<u64>) -> Request {
+        let prompt = Prompt {
+            route: route.clone(),
+            purpose: Purpose::Turn,
+            system: segment.system_prompt.clone(),
+            tools: segment.tools.clone(),
+            items: self.items.clone(),
+            max_tokens,
+        };
+        let mut hash = Sha256::new();
+        hash.update(BUILDER.to_be_bytes());
+        for part in [
+            serde_json::to_vec(route),
+            serde_json::to_vec(&segment.system_prompt),
+            serde_json::to_vec(&*segment.tools),
+            serde_json::to_vec(&max_tokens),
+        ] {
+            let part = part.expect("a request is plain data");
+            hash.update((part.len() as u64).to_be_bytes());
+            hash.update(part);
+        }
+        hash.update(self.links.last().copied().unwrap_or_default());
+        let input_tokens = (self.bytes + segment.system_prompt.bytes()) / 4;
+        Request { prompt: Arc::new(prompt), hash: hex(&hash.finalize()), input_tokens }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn segment() -> Segment {
+        Segment {
+            number: 0,
+            start: 1,
+            system_prompt: "be brief".into(),
+            tools: Arc::new(Vec::new()),
+            config: serde_json::Value::Null,
+        }
+    }
+
+    fn route() -> Route {
+        Route { provider: "scripted".into(), model: "x".into(), scheme: "scripted".into() }
+    }
+
+    #[test]
+    fn the_same_items_give_the_same_hash() {
+        let hash = |context: &Context| context.request(&segment(), &route(), None).hash;
+        let a = Context::new(vec![Item::user("a"), Item::assistant("b")]);
+        let mut b = Context::new(vec![Item::user("a"), Item::assistant("x"), Item::user("y")]);
+        assert_ne!(hash(&a), hash(&b));
+        b.truncate(1);
+        b.push(Item::assistant("b"));
+        assert_eq!(hash(&a), hash(&b));
+        assert_eq!(a, b);
+    }
+
+    #[test]
+    fn a_call_without_its_result_is_an_orphan() {
+        let call = Item::ToolCall { call_id: "c1".into(), name: "Read".into(), arguments: "{}".into() };
+        let result = Item::ToolResult {
+            call_id: "c1".into(),
+            summary: "ok".into(),
+            content: None,
+            is_error: false,
+            blob: None,
+        };
+        let mut context = Context::new(vec![Item::user("a"), call]);
+        assert_eq!(context.orphan(), Some("c1".into()));
+        context.push(result);
+        assert_eq!(context.orphan(), None);
+    }
+}

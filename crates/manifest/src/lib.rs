@@ -1,1 +1,157 @@
-//! manifest
+//! Manifest: what a pod was declared to be.
+//!
+//! Here: the resolved configuration that stands in `session_start`, as far as anything reads it yet. Layers, origins,
+//! profiles and the whole table of keys come with their own issue; a key that nobody reads is not here.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// A pod's resolved configuration.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Manifest {
+    pub pod: PodSection,
+    pub model: ModelSection,
+    pub worker: WorkerSection,
+    pub permissions: PermissionsSection,
+    pub session: SessionSection,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct PodSection {
+    /// Seconds without client, child, command or run after which the process ends; 0 = never.
+    pub idle_exit: u64,
+    pub limits: Limits,
+}
+
+impl Default for PodSection {
+    fn default() -> Self {
+        PodSection { idle_exit: 30 * 60, limits: Limits::default() }
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Limits {
+    /// Accepted inputs that wait, and notes from `notify` that wait.
+    pub queue: u64,
+    /// Alerts kept for late clients.
+    pub alerts: u64,
+    /// Waiting methods of one client.
+    pub methods: u64,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Limits { queue: 64, alerts: 512, methods: 64 }
+    }
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ModelSection {
+    /// `provider/model`, or `scripted:FILE`. Without any model a `run` is refused; the pod starts.
+    #[serde(rename = "ref", skip_serializing_if = "Option::is_none")]
+    pub reference: Option<String>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct WorkerSection {
+    /// Requests of one run.
+    pub max_turns: u64,
+    /// Output of one request; the model's maximum if absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_tokens: Option<u64>,
+}
+
+impl Default for WorkerSection {
+    fn default() -> Self {
+        WorkerSection { max_turns: 2_000, max_tokens: None }
+    }
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct PermissionsSection {
+    pub posture: Posture,
+}
+
+/// What happens to an action that no rule decides, from strict to free.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Posture {
+    Plan,
+    Deny,
+    Ask,
+    #[default]
+    Auto,
+    Full,
+}
+
+impl Posture {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Posture::Plan => "plan",
+            Posture::Deny => "deny",
+            Posture::Ask => "ask",
+            Posture::Auto => "auto",
+            Posture::Full => "full",
+        }
+    }
+}
+
+impl std::str::FromStr for Posture {
+    type Err = String;
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "plan" => Ok(Posture::Plan),
+            "deny" => Ok(Posture::Deny),
+            "ask" => Ok(Posture::Ask),
+            "auto" => Ok(Posture::Auto),
+            "full" => Ok(Posture::Full),
+            other => Err(format!("`{other}` is not a posture: use plan, deny, ask, auto or full")),
+        }
+    }
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct SessionSection {
+    pub durability: SyncMode,
+}
+
+/// Whether effects wait for the disk. `lazy` is for people who accept less.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SyncMode {
+    #[default]
+    Full,
+    Lazy,
+}
+
+impl Manifest {
+    /// Reads the manifest of a `session_start`.
+    pub fn read(value: &Value) -> Result<Manifest, serde_json::Error> {
+        Manifest::deserialize(value)
+    }
+
+    /// The form that stands in a `session_start`.
+    pub fn to_value(&self) -> Value {
+        serde_json::to_value(self).expect("a manifest is plain data")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_manifest_reads_back_and_fills_in_defaults() {
+        let manifest = Manifest::read(&serde_json::json!({"model": {"ref": "scripted:x.toml"}})).unwrap();
+        assert_eq!(manifest.pod.idle_exit, 1800);
+        assert_eq!(Manifest::read(&manifest.to_value()).unwrap(), manifest);
+        assert!(Manifest::read(&serde_json::json!({"permissions": {"posture": "yolo"}})).is_err());
+    }
+}

@@ -1,1 +1,175 @@
-//! model
+//! Model: what we say to a model and what it says back.
+//!
+//! Here: the prompt, the one stream contract that every provider keeps, the `Model` trait. Elsewhere: providers (`llm`),
+//! what goes into a prompt (`context`).
+
+use std::sync::Arc;
+
+use futures_util::stream::BoxStream;
+use minke_record::{BlobRef, Item, Purpose, Route, Text, ToolSpec};
+use serde::{Deserialize, Serialize};
+
+/// One request, complete: made from the log alone.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Prompt {
+    pub route: Route,
+    pub purpose: Purpose,
+    pub system: Text,
+    /// Sorted by name.
+    pub tools: Arc<Vec<ToolSpec>>,
+    pub items: Vec<Arc<Item>>,
+    pub max_tokens: Option<u64>,
+}
+
+impl Prompt {
+    /// Puts texts that lie in blobs into the prompt, with the content that `fetch` gives.
+    pub fn fetch_texts<E>(&mut self, fetch: &mut dyn FnMut(&BlobRef) -> Result<String, E>) -> Result<(), E> {
+        fill(&mut self.system, fetch)?;
+        for item in &mut self.items {
+            let mut failed = None;
+            let mut spilled = false;
+            item.as_ref().clone().texts_mut(&mut |text| spilled |= text.here().is_none());
+            if !spilled {
+                continue;
+            }
+            Arc::make_mut(item).texts_mut(&mut |text| {
+                if let Err(e) = fill(text, fetch) {
+                    failed.get_or_insert(e);
+                }
+            });
+            if let Some(e) = failed {
+                return Err(e);
+            }
+        }
+        Ok(())
+    }
+}
+
+fn fill<E>(text: &mut Text, fetch: &mut dyn FnMut(&BlobRef) -> Result<String, E>) -> Result<(), E> {
+    if let Text::Blob(name) = text {
+        *text = Text::Here(fetch(name)?);
+    }
+    Ok(())
+}
+
+/// What a block of a reply is, known when it begins.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum BlockKind {
+    Text,
+    Thinking,
+    ToolCall { id: String, name: String },
+    Refusal,
+}
+
+/// What is known of a block only when it ends.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct BlockEnd {
+    pub signature: Option<String>,
+    pub encrypted: Option<String>,
+    pub summary: Vec<String>,
+}
+
+/// One piece of a reply. Blocks are keyed by their index; a block that has begun either ends or the stream broke.
+/// A whole reply ends with `Done`.
+#[derive(Debug, Clone, PartialEq)]
+pub enum ModelEvent {
+    BlockStart { index: u32, kind: BlockKind },
+    /// Text, thinking, or a piece of a call's arguments: what the block's kind says.
+    Delta { index: u32, text: String },
+    BlockStop { index: u32, end: BlockEnd },
+    Usage(TokenUsage),
+    Done { stop: StopReason },
+}
+
+/// Tokens of one request; cached ones apart. `cost_usd` is `None` when the price is unknown.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct TokenUsage {
+    pub input: u64,
+    pub output: u64,
+    pub cache_read: u64,
+    pub cache_write: u64,
+    pub cost_usd: Option<f64>,
+}
+
+/// Why the model stopped. Mandatory: a reply without one is broken, not empty.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum StopReason {
+    EndTurn,
+    ToolUse,
+    MaxTokens,
+    StopSequence,
+    Refusal,
+    ContentFilter,
+    Other(String),
+}
+
+impl StopReason {
+    pub fn as_str(&self) -> &str {
+        match self {
+            StopReason::EndTurn => "end_turn",
+            StopReason::ToolUse => "tool_use",
+            StopReason::MaxTokens => "max_tokens",
+            StopReason::StopSequence => "stop_sequence",
+            StopReason::Refusal => "refusal",
+            StopReason::ContentFilter => "content_filter",
+            StopReason::Other(text) => text,
+        }
+    }
+}
+
+impl From<&str> for StopReason {
+    fn from(text: &str) -> Self {
+        match text {
+            "end_turn" => StopReason::EndTurn,
+            "tool_use" => StopReason::ToolUse,
+            "max_tokens" => StopReason::MaxTokens,
+            "stop_sequence" => StopReason::StopSequence,
+            "refusal" => StopReason::Refusal,
+            "content_filter" => StopReason::ContentFilter,
+            other => StopReason::Other(other.to_owned()),
+        }
+    }
+}
+
+/// Why a request did not bring a whole reply.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Failure {
+    pub kind: FailureKind,
+    /// What happened and what to do, for a person.
+    pub message: String,
+    pub status: Option<u16>,
+    pub retry_after_ms: Option<u64>,
+}
+
+/// What sort of failure, for those who decide what to do next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FailureKind {
+    /// The stream ended before the reply did.
+    Cut,
+    /// Busy, overloaded, unreachable: the same request may work later.
+    Transient,
+    /// The provider refuses this request or this key; asking again changes nothing.
+    Permanent,
+    /// The request is longer than the model's window.
+    TooLong,
+}
+
+impl FailureKind {
+    /// Whether the same request may work if it is made again.
+    pub fn retryable(self) -> bool {
+        match self {
+            FailureKind::Cut | FailureKind::Transient => true,
+            FailureKind::Permanent | FailureKind::TooLong => false,
+        }
+    }
+}
+
+/// A reply on its way. Dropping it stops the request.
+pub type ModelStream = BoxStream<'static, Result<ModelEvent, Failure>>;
+
+/// Somebody who answers prompts.
+pub trait Model: Send + Sync {
+    /// Starts a request. Failures come through the stream, as its last member.
+    fn ask(&self, prompt: Arc<Prompt>) -> ModelStream;
+}
