@@ -1,0 +1,213 @@
+//! What reaches a pod: everything that `step` takes.
+//!
+//! Time and randomness arrive with the input. The pod does not know the wire: the driver turns a method into an
+//! `Order` in one match.
+
+use minke_model::{Failure, ModelEvent};
+use minke_record::{
+    Action, Actor, AlertLevel, AlertSource, AskId, CallId, Class, Decision, Holder, InputSegment, Item, Millis,
+    Opened, PodEvent, PodName, Preview, QueueId, Route, RunId, SessionId, ToolSpec,
+};
+use serde_json::Value;
+
+/// One thing that reached the pod.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Input {
+    pub now: Millis,
+    /// Fresh for every input; new ids are made from it.
+    pub seed: u64,
+    pub what: What,
+}
+
+/// Everything that can reach a pod.
+#[derive(Debug, Clone, PartialEq)]
+pub enum What {
+    /// The process has begun: always the first input.
+    Boot(Box<Boot>),
+    /// Somebody wants something.
+    Order(Box<Request>),
+    /// A piece of the reply to request `call`.
+    Model { call: u64, event: ModelEvent },
+    /// The reply to request `call` will not be whole.
+    ModelFailed { call: u64, failure: Failure },
+    /// What a call would touch, or why it cannot be made at all.
+    Prepared { call_id: CallId, prepared: Result<Prepared, String> },
+    /// A call that was started has ended.
+    CallEnded { call_id: CallId, ended: CallEnd },
+    /// Whether a verifiable call of an earlier life took effect.
+    FileChecked { call_id: CallId, found: FileFound },
+    Timer(Timer),
+    /// SIGTERM or SIGINT.
+    Signal,
+    /// How many clients are connected now.
+    Clients(usize),
+    /// A write failed; the pod was made again from the log. Its open run ends here.
+    StorageFailed { message: String },
+    /// There is space again.
+    StorageBack,
+    /// A hand has something to tell the person.
+    Alert { level: AlertLevel, source: AlertSource, message: String },
+}
+
+/// What the process knows when it begins.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Boot {
+    pub pid: u32,
+    pub boot_id: String,
+    pub host: String,
+    pub version: String,
+    /// Exactly what is offered, sorted by name.
+    pub tools: Vec<ToolSpec>,
+    pub system_prompt: String,
+    /// Absent if no model is configured or it cannot be had; then `no_route` says why, for whoever runs.
+    pub route: Option<Route>,
+    pub no_route: String,
+}
+
+impl Boot {
+    pub(crate) fn opened(&self, epoch: u64) -> Opened {
+        Opened {
+            epoch,
+            pid: self.pid,
+            boot_id: self.boot_id.clone(),
+            host: self.host.clone(),
+            version: self.version.clone(),
+            holder: Holder::Pod,
+        }
+    }
+}
+
+/// An order, who gave it, and where its reply goes.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Request {
+    pub from: Actor,
+    /// Absent if nobody waits for a reply; refusals are still told (`Step::replies` with no `to`).
+    pub reply: Option<ReplyTo>,
+    pub order: Order,
+}
+
+/// The driver's own number for somebody who waits for a reply.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ReplyTo(pub u64);
+
+/// What somebody may want of a pod. Reading (`status`, `read`, `hello` …) and `fork` change nothing here, so the
+/// driver answers them; they stand in the state table all the same.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Order {
+    Run { input: Vec<InputSegment>, mode: RunMode, op_id: Option<String> },
+    Dequeue { id: QueueId },
+    Notify { message: String, auto_run: bool },
+    /// From a child; `from_seq` makes it once.
+    PodEvent { event: PodEvent, from: Option<SessionId>, from_seq: Option<u64> },
+    Resume { detail: Option<String> },
+    Pause { detail: Option<String> },
+    Cancel { detail: Option<String> },
+    Answer { ask: AskId, decision: Decision, note: Option<String> },
+    Compact { instructions: Option<String> },
+    /// The driver has read what the log says about `to_seq` and whether the head is still the expected one.
+    Rewind(Box<Rewind>),
+    Undo { run: Option<RunId> },
+    CallTool { name: String, arguments: String, call_id: Option<CallId> },
+    Checkpoint { id: String, state: Value },
+    Set(Box<Changes>),
+    Yield,
+    RestartMcp { server: String },
+    Shutdown { mode: ShutdownMode },
+    Wait { until: Until, timeout_ms: u64 },
+}
+
+/// What a `run` does when a run is open already.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RunMode {
+    Reject,
+    Queue,
+    Steer,
+    Interrupt,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ShutdownMode {
+    AfterRun,
+    Now,
+}
+
+/// What a `wait` waits for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Until {
+    /// No run is open.
+    Idle,
+    /// A question is open.
+    Ask,
+    /// The log has reached this entry.
+    Seq(u64),
+}
+
+/// Back to before an input.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Rewind {
+    /// The `user_input` to go back to: it and everything later leave the context.
+    pub to_seq: u64,
+    /// The head is the one that the asker saw.
+    pub head_fits: bool,
+    /// The context as it was just before `to_seq`, and the input that stood there; `None` if `to_seq` is not an
+    /// input of this session.
+    pub target: Option<RewindTarget>,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct RewindTarget {
+    pub history: Vec<Item>,
+    pub input: Vec<InputSegment>,
+}
+
+/// Logged changes of a session.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Changes {
+    pub name: Option<PodName>,
+    pub archived: Option<bool>,
+    /// `(key, value)`, by their manifest keys: `model.ref`, `permissions.posture`, `budget` …
+    pub config: Vec<(String, Value)>,
+    /// A new route, if the model changed and could be had.
+    pub route: Option<Route>,
+    /// `Some(None)` clears the goal.
+    pub goal: Option<Option<String>>,
+    pub progress: Option<(Option<f64>, String)>,
+}
+
+/// A call that can be made: what it would touch and what it would change.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Prepared {
+    pub class: Class,
+    pub action: Action,
+    pub preview: Option<Preview>,
+}
+
+/// How a started call ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum CallEnd {
+    Done { summary: String, content: Option<String> },
+    Failed { message: String },
+    Invalid { message: String },
+    TimedOut { after_ms: u64 },
+}
+
+/// What the file of a verifiable call says about it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FileFound {
+    /// As it was before: it did not happen.
+    Before,
+    /// As it was to become: it happened.
+    After,
+    Neither,
+}
+
+/// Something that was to happen at a time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Timer {
+    /// Calls that were given time to end after a `pause` have had it.
+    PauseGrace,
+    IdleExit,
+    Wait(ReplyTo),
+    AskExpires(AskId),
+}
+
