@@ -1,1 +1,12 @@
-//! session
+//! Session: the log. Append a step, read, verify, repair, fork; blobs; session leases.
+//!
+//! The traits are in `store`, so that sessions can be kept elsewhere too; `FileStore` keeps them on a disk, as
+//! `spec/01-log.md` lays it out. Nothing else knows the files of a session.
+
+mod disk;
+mod error;
+mod store;
+
+pub use disk::{Disk, DiskFile, Meta, OpenHow, RealDisk};
+pub use error::{AppendError, Damage, StoreError, SyncError};
+pub use store::{Fork, ForkStep, Holder, OpenLog, Page, Reader, ScanEnd, Sealed, Store, Syncer, Writer};
