@@ -114,6 +114,7 @@ impl Context {
             tools: segment.tools.clone(),
             items: self.items.clone(),
             max_tokens,
+            ended: None,
         };
         let mut hash = Sha256::new();
         hash.update(BUILDER.to_be_bytes());

@@ -19,6 +19,10 @@ pub struct Prompt {
     pub tools: Arc<Vec<ToolSpec>>,
     pub items: Vec<Arc<Item>>,
     pub max_tokens: Option<u64>,
+    /// How many requests of this purpose have ended (`llm_end`) in the session before this one. The scripted model
+    /// finds its turn by it, so that a killed pod goes on at the right one; no provider is told. Absent outside a
+    /// session: the replies in `items` are counted instead.
+    pub ended: Option<u64>,
 }
 
 impl Prompt {
