@@ -1,2 +1,50 @@
-//! xtask
-fn main() {}
+//! `cargo xtask`: the commands of the house. One line each here, the work in its own file.
+//!
+//! Here: which command was asked for. Elsewhere: the rules (`lib.rs`), running things (`run`),
+//! the commands (`commands`), measuring (`bench`).
+#![expect(clippy::print_stdout, reason = "this is a command-line tool; its answers go to stdout")]
+
+mod commands;
+mod run;
+
+use std::process::ExitCode;
+
+const HELP: &str = "\
+cargo xtask COMMAND
+
+  test [ARGS…]     all tests (cargo-nextest if it is there, else cargo test); ARGS go to the runner
+  check            format, clippy, arrows, labels, purity, promises, drift of golden files
+  schema           write the golden files of the wire and its schema anew, then look at `git diff`
+  bench [NAME…]    build in release and measure; raw samples go to bench-results/
+  sim [ARGS…]      the simulator: --long, --seed N
+  mutate           the long mutation and bit-flip suites of the log
+  faults           every point of the fault sweep on the real binary
+  deny             licences, advisories and bans (needs cargo-deny)
+";
+
+fn main() -> ExitCode {
+    let mut args = std::env::args().skip(1);
+    let command = args.next().unwrap_or_default();
+    let rest: Vec<String> = args.collect();
+    let outcome = match command.as_str() {
+        "test" => commands::test(&rest),
+        "check" => commands::check(),
+        "schema" => commands::schema(),
+        "sim" => commands::sim(&rest),
+        "mutate" => commands::mutate(),
+        "faults" => commands::faults(),
+        "deny" => commands::deny(),
+        "" | "help" | "--help" | "-h" => {
+            println!("{HELP}");
+            return ExitCode::SUCCESS;
+        }
+        other => Err(format!("there is no `cargo xtask {other}`\n\n{HELP}")),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(why) => {
+            eprintln!("error: {why}");
+            ExitCode::FAILURE
+        }
+    }
+}

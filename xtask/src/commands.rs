@@ -1,0 +1,157 @@
+//! The commands of the house, in the order of the help text.
+//!
+//! Here: what each command runs. Elsewhere: the rules they ask about (`xtask::arrows` and its
+//! neighbours), figures (`bench`).
+
+use std::time::Instant;
+
+use xtask::{arrows, labels, promises, purity, tree};
+
+use crate::run::{cargo, is_there, must};
+
+/// All tests. Doc tests come first, so that the last line is the runner's own summary.
+pub(crate) fn test(args: &[String]) -> Result<(), String> {
+    let whole = args.is_empty();
+    if is_there(&mut cargo(&["nextest", "--version"])) {
+        if whole {
+            must(&mut cargo(&["test", "-q", "--workspace", "--doc"]))?;
+        }
+        return must(cargo(&["nextest", "run", "--workspace"]).args(args));
+    }
+    eprintln!("cargo-nextest is not installed; using `cargo test`, which gives one summary for each binary");
+    if whole {
+        must(&mut cargo(&["test", "-q", "--workspace", "--doc"]))?;
+    }
+    must(cargo(&["test", "--workspace", "--all-targets", "--no-fail-fast"]).args(args))
+}
+
+/// One thing that is looked at; the error lists every complaint.
+type Question = fn() -> Result<(), String>;
+
+/// What the machine refuses, all of it, so that one run shows every complaint.
+pub(crate) fn check() -> Result<(), String> {
+    let questions: [(&str, Question); 7] = [
+        ("format", || must(&mut cargo(&["fmt", "--all", "--check"]))),
+        ("arrows", arrows_agree),
+        ("labels", labels_stand),
+        ("purity", minds_are_pure),
+        ("promises", promises_are_kept),
+        ("clippy", || {
+            must(&mut cargo(&["clippy", "-q", "--workspace", "--all-targets", "--", "-D", "warnings"]))
+        }),
+        ("drift", || must(&mut cargo(&["test", "-q", "-p", "minke-protocol", "--all-features"]))),
+    ];
+    let mut refused = Vec::new();
+    for (name, ask) in questions {
+        let start = Instant::now();
+        match ask() {
+            Ok(()) => println!("{name:<10} ok       {:.1} s", start.elapsed().as_secs_f64()),
+            Err(why) => {
+                println!("{name:<10} REFUSED  {:.1} s\n{why}", start.elapsed().as_secs_f64());
+                refused.push(name);
+            }
+        }
+    }
+    if refused.is_empty() { Ok(()) } else { Err(format!("refused: {}", refused.join(", "))) }
+}
+
+fn page() -> Result<String, String> {
+    let path = tree::root().join("ARCHITECTURE.md");
+    std::fs::read_to_string(&path).map_err(|why| format!("cannot read ARCHITECTURE.md: {why}"))
+}
+
+fn files() -> Result<Vec<std::path::PathBuf>, String> {
+    tree::rust_files(&tree::root()).map_err(|why| format!("cannot list the source files: {why}"))
+}
+
+fn all_well(complaints: Vec<String>) -> Result<(), String> {
+    if complaints.is_empty() { Ok(()) } else { Err(complaints.join("\n")) }
+}
+
+fn arrows_agree() -> Result<(), String> {
+    let drawn = arrows::drawn(&page()?)?;
+    let built = arrows::built(&tree::metadata(&tree::root(), false)?)?;
+    all_well(arrows::compare(&drawn, &built).iter().map(ToString::to_string).collect())
+}
+
+fn labels_stand() -> Result<(), String> {
+    let bare = labels::missing(&tree::root(), &files()?)
+        .map_err(|why| format!("cannot read a source file: {why}"))?;
+    all_well(
+        bare.iter().map(|file| format!("{} has no `//!` label on its first line", file.display())).collect(),
+    )
+}
+
+fn minds_are_pure() -> Result<(), String> {
+    let root = tree::root();
+    let plan = arrows::drawn(&page()?)?;
+    let pure = purity::pure_crates(&plan);
+    let mut complaints = purity::runtimes_below(&tree::metadata(&root, true)?, &pure)?;
+    complaints.extend(purity::missing_bans(&root, &pure));
+    all_well(complaints)
+}
+
+fn promises_are_kept() -> Result<(), String> {
+    let known = promises::tests_in(&tree::root(), &files()?)
+        .map_err(|why| format!("cannot read a source file: {why}"))?;
+    let mut complaints = Vec::new();
+    for promise in promises::made(&page()?) {
+        if promise.tests.is_empty() {
+            complaints.push(format!("this promise names no test: {}", promise.text));
+        }
+        for test in promise.tests.iter().filter(|test| !known.contains(*test)) {
+            complaints.push(format!("no test is called `{test}`, which is to keep: {}", promise.text));
+        }
+    }
+    all_well(complaints)
+}
+
+/// Writes golden files anew. The tests that compare them write instead when they see `MINKE_BLESS`.
+pub(crate) fn schema() -> Result<(), String> {
+    must(cargo(&["test", "-q", "-p", "minke-protocol", "--all-features"]).env("MINKE_BLESS", "1"))?;
+    println!("golden files written; `git diff crates/protocol` shows what changed");
+    Ok(())
+}
+
+/// The simulator. `--long` takes the long count of steps, `--seed N` replays one run.
+pub(crate) fn sim(args: &[String]) -> Result<(), String> {
+    let mut command =
+        cargo(&["test", "--release", "-p", "minke-testkit", "--test", "sim", "--", "--nocapture"]);
+    let mut args = args.iter();
+    while let Some(arg) = args.next() {
+        match arg.as_str() {
+            "--long" => command.env("MINKE_SIM_LONG", "1"),
+            "--seed" => {
+                let seed =
+                    args.next().ok_or("`--seed` needs a number, as printed by a failure before the `@`")?;
+                let seed = seed.split('@').next().unwrap_or(seed);
+                let seed: u64 =
+                    seed.parse().map_err(|why| format!("`--seed {seed}` is not a number: {why}"))?;
+                command.env("MINKE_SIM_SEED", seed.to_string())
+            }
+            other => return Err(format!("`sim` knows --long and --seed N, not `{other}`")),
+        };
+    }
+    must(&mut command)
+}
+
+/// The long mutation and bit-flip suites of the log.
+pub(crate) fn mutate() -> Result<(), String> {
+    let mut command = cargo(&["test", "--release", "-p", "minke-session", "--tests", "--", "--nocapture"]);
+    must(command.env("MINKE_MUTATE_LONG", "1"))
+}
+
+/// Every point of the fault sweep, for all kinds, on the real binary.
+pub(crate) fn faults() -> Result<(), String> {
+    let mut command =
+        cargo(&["test", "--release", "-p", "minke-cli", "--test", "faults", "--", "--nocapture"]);
+    must(command.env("MINKE_FAULTS_LONG", "1"))
+}
+
+/// Licences, advisories, bans and sources, as deny.toml says.
+pub(crate) fn deny() -> Result<(), String> {
+    if !is_there(&mut cargo(&["deny", "--version"])) {
+        return Err("cargo-deny is not installed: `cargo install --locked cargo-deny`, then again".into());
+    }
+    must(&mut cargo(&["deny", "check"]))
+}

@@ -1,0 +1,104 @@
+//! The house rules hold on this tree, and each of them can fail.
+//!
+//! Here: labels, purity, promises. Elsewhere: arrows (`arrows.rs`).
+
+use std::path::Path;
+
+use serde_json::json;
+use xtask::{arrows, labels, promises, purity, tree};
+
+#[test]
+fn every_file_has_a_label() {
+    let root = tree::root();
+    let bare = labels::missing(&root, &tree::rust_files(&root).unwrap()).unwrap();
+    assert!(
+        bare.is_empty(),
+        "these files do not say what lives in them (`//!` on the first line): {bare:#?}"
+    );
+}
+
+#[test]
+fn a_file_without_a_label_is_found() {
+    assert!(labels::is_labelled("//! Arrows.\nfn main() {}"));
+    for bare in ["", "fn main() {}", "//!\nfn main() {}", "// Arrows.\n", "\n//! Too late.\n"] {
+        assert!(!labels::is_labelled(bare), "{bare:?}");
+    }
+}
+
+#[test]
+fn only_our_own_files_are_listed() {
+    let files = tree::rust_files(&tree::root()).unwrap();
+    assert!(files.iter().any(|file| file == Path::new("xtask/src/tree.rs")));
+    assert!(files.iter().all(|file| !file.starts_with("target")));
+}
+
+#[test]
+fn words_and_minds_are_pure() {
+    let root = tree::root();
+    let page = std::fs::read_to_string(root.join("ARCHITECTURE.md")).unwrap();
+    let plan = arrows::drawn(&page).unwrap();
+    let pure = purity::pure_crates(&plan);
+    assert!(pure.contains(&"pod") && pure.contains(&"record"), "{pure:?}");
+    let mut complaints = purity::runtimes_below(&tree::metadata(&root, true).unwrap(), &pure).unwrap();
+    complaints.extend(purity::missing_bans(&root, &pure));
+    assert!(complaints.is_empty(), "\n{}\n", complaints.join("\n"));
+}
+
+#[test]
+fn a_runtime_deep_below_a_mind_is_found() {
+    let graph = |kind: serde_json::Value| {
+        json!({
+            "packages": [
+                { "id": "p", "name": "minke-pod" }, { "id": "s", "name": "stream" }, { "id": "t", "name": "tokio" },
+            ],
+            "resolve": { "nodes": [
+                { "id": "p", "deps": [{ "pkg": "s", "dep_kinds": [{ "kind": null }] }] },
+                { "id": "s", "deps": [{ "pkg": "t", "dep_kinds": [{ "kind": kind }] }] },
+                { "id": "t", "deps": [] },
+            ]},
+        })
+    };
+    let found = purity::runtimes_below(&graph(json!(null)), &["pod"]).unwrap();
+    assert_eq!(found, ["`pod` is drawn as pure and has `tokio` below it"]);
+    // Another package's tests are not below us.
+    assert!(purity::runtimes_below(&graph(json!("dev")), &["pod"]).unwrap().is_empty());
+}
+
+#[test]
+fn a_ban_that_is_missing_or_commented_out_is_found() {
+    let all: String = purity::BANS.iter().map(|ban| format!("{{ path = \"{ban}\" }},\n")).collect();
+    assert_eq!(purity::lacking(&all).count(), 0);
+    let without = all.replace("{ path = \"std::env::var\"", "# { path = \"std::env::var\"");
+    assert_eq!(purity::lacking(&without).collect::<Vec<_>>(), ["std::env::var"]);
+}
+
+#[test]
+fn every_promise_names_a_test_that_exists() {
+    let root = tree::root();
+    let page = std::fs::read_to_string(root.join("ARCHITECTURE.md")).unwrap();
+    let made = promises::made(&page);
+    assert!(made.len() >= 8, "only {} promises were found on the page", made.len());
+    let known = promises::tests_in(&root, &tree::rust_files(&root).unwrap()).unwrap();
+    let mut complaints = Vec::new();
+    for promise in &made {
+        if promise.tests.is_empty() {
+            complaints.push(format!("no test is named: {}", promise.text));
+        }
+        for test in promise.tests.iter().filter(|test| !known.contains(*test)) {
+            complaints.push(format!("no test is called `{test}`: {}", promise.text));
+        }
+    }
+    assert!(complaints.is_empty(), "\n{}\n", complaints.join("\n"));
+}
+
+#[test]
+fn promises_and_tests_are_read_as_written() {
+    let page = "# x\n## Promises, kept\n\n1. It holds `record`, kept by\n   `it_holds`.\n2. Bare.\n\n## Next\n3. Not one `x_y`.\n";
+    let made = promises::made(page);
+    assert_eq!(made.len(), 2);
+    assert_eq!(made[0].tests, ["it_holds"]);
+    assert!(made[1].tests.is_empty());
+
+    let code = "fn not_one() {}\n#[test]\n#[cfg(unix)]\nfn it_holds() {\n}\n#[tokio::test]\nasync fn and_this() {}\nfn nor_this() {}\n";
+    assert_eq!(promises::test_names(code).collect::<Vec<_>>(), ["it_holds", "and_this"]);
+}
