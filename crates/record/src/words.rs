@@ -3,7 +3,9 @@
 //! An older binary must read a newer log, so every list of words ends in `Other`, which keeps the text as it came.
 //! Matching code treats `Other` as "I do not know", never as an error.
 
-/// Declares an enum whose members are written as text, with `Other` for words of a later version.
+/// Declares an enum whose members are written as text, with `Other` for words of a later version. The wire's words
+/// (`protocol`) are declared with it too; a crate that does so needs `serde`, and `schemars` behind a feature `schema`.
+#[macro_export]
 macro_rules! words {
     ($(#[$meta:meta])* pub enum $name:ident { $($(#[$vmeta:meta])* $variant:ident = $text:literal),+ $(,)? }) => {
         $(#[$meta])*

@@ -1,0 +1,204 @@
+//! From an entry to its events: the one door through which facts go out.
+//!
+//! Here: which events an entry makes, in which order. Elsewhere: live events (`driver` makes them from the pod's news).
+//! Invariant: `frames` writes exactly what `events` says (`frames_are_the_events_written_once`), and every entry ends
+//! with its `entry` event (`every_kind_makes_the_events_of_the_table`).
+
+use std::sync::Arc;
+
+use minke_record::{
+    AssistantItem, Content, Entry, ErrorCode, Item, Kind, LlmCall, Purpose, RunResult, SegmentReason, Text,
+};
+
+use crate::event::*;
+use crate::frame::{Place, encode, encode_raw};
+use crate::limits::CONTINUATIONS;
+
+/// Every event that an entry makes, in order; `entry` is the last.
+pub fn events(entry: &Entry) -> Vec<Event> {
+    let mut events = Vec::with_capacity(3);
+    if rotates(entry) {
+        events.push(Event::SegmentRotated(EntryEvent { entry: Box::new(entry.clone()) }));
+    }
+    news(entry, &mut events);
+    events.push(Event::Entry(EntryEvent { entry: Box::new(entry.clone()) }));
+    events
+}
+
+/// The lines of these events, newline included. The entry's own line (without newline) goes in as it is, so that
+/// nothing is written twice and what clients get is what the log holds.
+pub fn frames(entry: &Entry, line: &str) -> Vec<Arc<str>> {
+    let place = Place::Logged { seq: entry.seq };
+    let whole = |name| encode_raw(name, &["{\"entry\":", line, "}"], &place, entry.run);
+    let mut made = Vec::with_capacity(2);
+    news(entry, &mut made);
+    let mut frames = Vec::with_capacity(made.len() + 2);
+    if rotates(entry) {
+        frames.push(whole("segment_rotated"));
+    }
+    frames.extend(made.iter().map(|event| encode(event, &place, entry.run)));
+    frames.push(whole("entry"));
+    frames
+}
+
+fn rotates(entry: &Entry) -> bool {
+    matches!(entry.kind, Kind::SegmentStart(_))
+}
+
+/// The events that say what the entry means; those that hold the entry itself are put around them.
+fn news(entry: &Entry, out: &mut Vec<Event>) {
+    match &entry.kind {
+        Kind::SegmentStart(start) => {
+            if start.reason == SegmentReason::Compaction {
+                let (before, after) = start.tokens.as_ref().map(|t| (t.before, t.after)).unzip();
+                out.push(Event::CompactDone(CompactDone { segment: start.segment, before, after }));
+            }
+        }
+        Kind::Invoke(invoke) => out.push(Event::InvokeStart(InvokeStart { kind: invoke.trigger.clone() })),
+        Kind::UserInput(input) => {
+            out.push(Event::UserMessage(UserMessage { segments: input.segments.clone(), run: entry.run }));
+        }
+        Kind::SystemEntry(system) => {
+            out.push(Event::SystemItem(SystemItemEvent { item: system.item.clone() }));
+        }
+        Kind::LlmCall(call) => call_begins(call, out),
+        Kind::AssistantItem(block) => block_done(block, out),
+        Kind::LlmUsage(usage) => out.push(Event::Usage(UsageEvent {
+            input_tokens: Some(usage.input),
+            output_tokens: Some(usage.output),
+            cache_read_input_tokens: Some(usage.cache_read),
+            cache_write_input_tokens: Some(usage.cache_write),
+            cost_usd: usage.cost_usd,
+        })),
+        Kind::LlmEnd(end) => {
+            let outcome = Some(end.outcome.clone());
+            out.push(Event::LlmCallEnd(LlmCallEnd { llm_call: end.call, outcome }));
+        }
+        Kind::ToolResult(result) => tool_result(result, out),
+        Kind::TurnEnd(end) => {
+            out.push(Event::TurnEnd(TurnEnd { turn: end.turn, result: end.result.clone() }));
+        }
+        Kind::RunCompleted(done) => out.push(Event::RunEnd(RunEnd {
+            result: run_end(&done.result),
+            reason: done.reason.clone(),
+            error: None,
+        })),
+        Kind::RunErrored(failed) => run_failed(failed.code.clone(), &failed.message, out),
+        Kind::Ask(ask) => out.push(Event::Ask(AskEvent { ask: ask.clone() })),
+        Kind::Answer(answer) => out.push(Event::Answered(Answered {
+            ask: answer.id,
+            decision: answer.decision.clone(),
+            by: answer.by.clone(),
+        })),
+        Kind::Child(child) => out.push(Event::ChildStarted(ChildStarted {
+            session: child.session,
+            name: child.name.clone(),
+            call_id: child.call_id.clone(),
+            scope: child.scope.clone(),
+            budget: child.budget.clone(),
+        })),
+        Kind::ChildEnd(end) => out.push(Event::ChildEnded(ChildEnded {
+            session: end.session,
+            name: end.name.clone(),
+            outcome: end.outcome.clone(),
+            exit: end.exit,
+            spent: end.spent.clone(),
+        })),
+        Kind::Alert(alert) => out.push(Event::Alert(AlertEvent {
+            level: alert.level.clone(),
+            source: alert.source.clone(),
+            message: alert.message.clone(),
+            timestamp_ms: entry.ts,
+        })),
+        Kind::SessionStart(_)
+        | Kind::Opened(_)
+        | Kind::Carry(_)
+        | Kind::QueuedInput(_)
+        | Kind::Dequeued(_)
+        | Kind::Inbox(_)
+        | Kind::Pruned(_)
+        | Kind::ToolDispatch(_)
+        | Kind::Grant(_)
+        | Kind::Outbox(_)
+        | Kind::OutboxAck(_)
+        | Kind::StateChange(_)
+        | Kind::Progress(_)
+        | Kind::Goal(_)
+        | Kind::Task(_)
+        | Kind::ReadTo(_)
+        | Kind::Snapshot(_)
+        | Kind::Checkpoint(_)
+        | Kind::Rewound(_)
+        | Kind::ConfigChanged(_)
+        | Kind::Renamed(_)
+        | Kind::Archived(_)
+        | Kind::Unarchived(_)
+        | Kind::Extension(_)
+        | Kind::Unknown(_) => {}
+    }
+}
+
+fn call_begins(call: &LlmCall, out: &mut Vec<Event>) {
+    match &call.continues {
+        None if call.purpose == Purpose::Turn => out.push(Event::TurnStart(TurnStart { turn: call.turn })),
+        None => {}
+        Some(continues) => out.push(Event::LlmContinuation(LlmContinuation {
+            llm_call: call.call,
+            attempt: continues.attempt,
+            max_attempts: CONTINUATIONS,
+            reason: continues.reason.clone(),
+        })),
+    }
+    out.push(Event::LlmCallStart(LlmCallStart {
+        llm_call: call.call,
+        route: Some(call.route.clone()),
+        purpose: Some(call.purpose.clone()),
+    }));
+}
+
+/// A block of the reply is whole. A message has one `text_done` for each of its texts.
+fn block_done(block: &AssistantItem, out: &mut Vec<Event>) {
+    match &block.item {
+        Item::Message { content, .. } => out.extend(content.iter().filter_map(|part| match part {
+            Content::Text { text } | Content::Refusal { text } => {
+                Some(Event::TextDone(Done { text: text.clone() }))
+            }
+            Content::Image { .. } | Content::Unknown => None,
+        })),
+        Item::Reasoning { text, summary, .. } => {
+            // Some providers show only a summary of what was thought.
+            let text = if text.is_empty() { Text::Here(summary.join("\n")) } else { text.clone() };
+            out.push(Event::ThinkingDone(Done { text }));
+        }
+        Item::ToolCall { call_id, name, arguments } => out.push(Event::ToolCallDone(ToolCallDone {
+            id: call_id.clone(),
+            name: name.clone(),
+            arguments: arguments.clone(),
+        })),
+        Item::ToolResult { .. } | Item::Unknown => {}
+    }
+}
+
+fn tool_result(result: &minke_record::ToolResult, out: &mut Vec<Event>) {
+    let Item::ToolResult { call_id, summary, content, is_error, .. } = &result.item else {
+        return; // Of a later version: the entry says it.
+    };
+    out.push(Event::ToolResult(ToolResult {
+        id: call_id.clone(),
+        summary: summary.clone(),
+        output: content.clone(),
+        is_error: *is_error,
+        outcome: Some(result.outcome.clone()),
+        by: result.by.clone(),
+    }));
+}
+
+fn run_failed(code: ErrorCode, message: &str, out: &mut Vec<Event>) {
+    let error = Refusal::new(code, message);
+    out.push(Event::Error(error.clone()));
+    out.push(Event::RunEnd(RunEnd { result: RunEndResult::Error, reason: None, error: Some(error) }));
+}
+
+fn run_end(result: &RunResult) -> RunEndResult {
+    RunEndResult::from(result.as_str())
+}

@@ -1,0 +1,468 @@
+//! Methods: everything a client can ask of a pod, a closed list.
+//!
+//! Here: their shapes and what makes one whole (`check`). Elsewhere: reading one from a line (`request`), what each
+//! one does in each state (`pod`).
+
+use minke_record::limits::{CHECKPOINT_BYTES, OP_ID_BYTES};
+use minke_record::{
+    AskId, CallId, Decision, InputSegment, PodEvent, PodName, Position, QueueId, RunId, SessionId,
+};
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+use crate::limits::{BLOB_PIECE_BYTES, PAGE_ENTRIES, WAIT_MS};
+use crate::request::{BadParams, read_params};
+
+/// Generates the enum of methods, its names and its reader.
+macro_rules! methods {
+    ($($(#[$meta:meta])* $variant:ident $(($params:ty))? = $name:literal),+ $(,)?) => {
+        /// What a client asks of a pod.
+        #[derive(Debug, Clone, PartialEq, Serialize)]
+        #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+        #[serde(tag = "method", content = "params")]
+        pub enum Method {
+            $($(#[$meta])* #[serde(rename = $name)] $variant $(($params))?,)+
+        }
+
+        impl Method {
+            /// Every method, in the order of the specification.
+            pub const NAMES: &'static [&'static str] = &[$($name),+];
+
+            /// The method's name, as it is written.
+            pub fn name(&self) -> &'static str {
+                match self {
+                    $(Method::$variant { .. } => $name,)+
+                }
+            }
+
+            /// Reads the params of a named method. Methods without params take and ignore any object.
+            pub(crate) fn read(name: &str, params: Option<&RawValue>) -> Result<Method, BadParams> {
+                let method = match name {
+                    $($name => {
+                        let _ = params;
+                        Method::$variant $((read_params::<$params>(params)?))?
+                    })+
+                    other => return Err(BadParams::unknown_method(other)),
+                };
+                method.check()
+            }
+        }
+    };
+}
+
+methods! {
+    Hello(Hello) = "hello",
+    Run(Run) = "run",
+    Dequeue(Dequeue) = "dequeue",
+    Notify(Notify) = "notify",
+    PodEvent(Report) = "pod_event",
+    Resume(Detail) = "resume",
+    Pause(Detail) = "pause",
+    Cancel(Detail) = "cancel",
+    Answer(Answer) = "answer",
+    Compact(Compact) = "compact",
+    RewindTargets = "rewind_targets",
+    Rewind(Rewind) = "rewind",
+    Undo(Undo) = "undo",
+    Fork(Fork) = "fork",
+    CallTool(CallTool) = "call_tool",
+    Checkpoint(Checkpoint) = "checkpoint",
+    Set(Box<Set>) = "set",
+    Yield = "yield",
+    RestartMcp(RestartMcp) = "restart_mcp",
+    Status = "status",
+    Read(Read) = "read",
+    ReadBlob(ReadBlob) = "read_blob",
+    Wait(Wait) = "wait",
+    ListCompletions(ListCompletions) = "list_completions",
+    ListPods = "list_pods",
+    RestorePod(RestorePod) = "restore_pod",
+    Shutdown(Shutdown) = "shutdown",
+    /// Older form: answered with a `history` event.
+    GetHistory = "get_history",
+}
+
+macro_rules! params {
+    ($($(#[$meta:meta])* pub struct $name:ident { $($(#[$fmeta:meta])* pub $field:ident : $ty:ty),* $(,)? })+) => {
+        $($(#[$meta])*
+        #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+        #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+        pub struct $name { $($(#[$fmeta])* pub $field: $ty),* })+
+    };
+}
+
+params! {
+    /// The optional first line.
+    pub struct Hello {
+        #[serde(default = "protocol")]
+        pub protocol: u32,
+        #[serde(default)]
+        pub subscribe: Subscribe,
+        /// The last entry that the client has: it wants only what came after.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub since: Option<Position>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub client: Option<ClientInfo>,
+    }
+
+    pub struct ClientInfo {
+        #[serde(default)]
+        pub name: String,
+        #[serde(default)]
+        pub version: String,
+        /// A pod that speaks names its session.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub session: Option<SessionId>,
+    }
+
+    /// Somebody says something.
+    pub struct Run {
+        #[serde(deserialize_with = "input_or_text")]
+        #[cfg_attr(feature = "schema", schemars(with = "InputOrText"))]
+        pub input: Vec<InputSegment>,
+        #[serde(default)]
+        pub mode: RunMode,
+        /// The same `op_id` twice returns the first result.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub op_id: Option<String>,
+    }
+
+    /// Takes an input that waits out of the queue.
+    pub struct Dequeue {
+        pub id: QueueId,
+    }
+
+    /// A note for the agent.
+    pub struct Notify {
+        pub message: String,
+        #[serde(default = "yes")]
+        pub auto_run: bool,
+    }
+
+    /// From a child; acknowledged after it is in the log. Older children give neither `from` nor `from_seq`.
+    pub struct Report {
+        #[serde(flatten)]
+        pub event: PodEvent,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub from: Option<SessionId>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub from_seq: Option<u64>,
+    }
+
+    /// Params of `resume`, `pause` and `cancel`: why, kept in the log.
+    #[derive(Default)]
+    pub struct Detail {
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub detail: Option<String>,
+    }
+
+    pub struct Answer {
+        pub ask: AskId,
+        pub decision: Decision,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub note: Option<String>,
+    }
+
+    #[derive(Default)]
+    pub struct Compact {
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub instructions: Option<String>,
+    }
+
+    pub struct Rewind {
+        pub to_seq: u64,
+        pub expected_head: Position,
+    }
+
+    /// Restores files; the last run's, if none is named.
+    #[derive(Default)]
+    pub struct Undo {
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub run: Option<RunId>,
+    }
+
+    #[derive(Default)]
+    pub struct Fork {
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub at_seq: Option<u64>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub name: Option<PodName>,
+    }
+
+    /// One call for a client, through the same gate. `arguments` is an object, or its JSON text.
+    pub struct CallTool {
+        pub name: String,
+        pub arguments: Value,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub call_id: Option<CallId>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub cwd: Option<String>,
+    }
+
+    pub struct Checkpoint {
+        pub id: String,
+        pub state: Value,
+    }
+
+    /// A logged change of what it names.
+    #[derive(Default)]
+    pub struct Set {
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub model: Option<String>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub name: Option<PodName>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub posture: Option<String>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub budget: Option<Value>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub grant: Option<SetGrant>,
+        /// `Some(None)`, written `null`, clears it.
+        #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "null_or_text")]
+        pub goal: Option<Option<String>>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub progress: Option<SetProgress>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub archived: Option<bool>,
+    }
+
+    pub struct SetGrant {
+        pub rule: String,
+        pub reach: String,
+    }
+
+    pub struct SetProgress {
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub percent: Option<f64>,
+        pub note: String,
+    }
+
+    pub struct RestartMcp {
+        pub server: String,
+    }
+
+    /// A page of entries.
+    pub struct Read {
+        pub from_seq: u64,
+        #[serde(default = "page_entries")]
+        pub limit: usize,
+        /// Only entries of these kinds.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub kinds: Option<Vec<String>>,
+    }
+
+    /// A piece of a blob of this session.
+    pub struct ReadBlob {
+        pub blob: String,
+        #[serde(default)]
+        pub offset: u64,
+        #[serde(default = "blob_piece")]
+        pub limit: usize,
+    }
+
+    pub struct Wait {
+        pub until: Until,
+        pub timeout_ms: u64,
+    }
+
+    pub struct ListCompletions {
+        pub kind: CompletionKind,
+        #[serde(default)]
+        pub prefix: String,
+    }
+
+    pub struct RestorePod {
+        pub name: PodName,
+    }
+
+    #[derive(Default)]
+    pub struct Shutdown {
+        #[serde(default)]
+        pub mode: ShutdownMode,
+    }
+}
+
+/// Words that a client chooses from. Unlike the words of events these are closed: a pod cannot act on one that it does
+/// not know, so it refuses it by name.
+macro_rules! choices {
+    ($($(#[$meta:meta])* pub enum $name:ident { $($(#[$vmeta:meta])* $variant:ident $(($ty:ty))?),+ $(,)? })+) => {
+        $($(#[$meta])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+        #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+        #[serde(rename_all = "snake_case")]
+        pub enum $name { $($(#[$vmeta])* $variant $(($ty))?),+ })+
+    };
+}
+
+choices! {
+    /// What a client wants to see.
+    #[derive(Default)]
+    pub enum Subscribe {
+        /// A snapshot, then everything.
+        #[default]
+        Full,
+        /// Everything from now.
+        Tail,
+        /// Replies only.
+        None,
+    }
+
+    /// What happens to an input when a run is already going on.
+    #[derive(Default)]
+    pub enum RunMode {
+        #[default]
+        Reject,
+        Queue,
+        Steer,
+        Interrupt,
+    }
+
+    #[derive(Default)]
+    pub enum ShutdownMode {
+        AfterRun,
+        #[default]
+        Now,
+    }
+
+    /// What is completed.
+    pub enum CompletionKind { File, Knowledge, Workflow, Skill, Command }
+
+    /// What a `wait` waits for.
+    pub enum Until {
+        /// No run is open.
+        Idle,
+        /// A question is open.
+        Ask,
+        /// The log has an entry of this number.
+        Seq(u64),
+    }
+}
+
+impl Hello {
+    /// What a client gets that does not know `hello`.
+    pub fn full() -> Hello {
+        Hello { protocol: crate::PROTOCOL, subscribe: Subscribe::Full, since: None, client: None }
+    }
+}
+
+impl Run {
+    pub fn text(text: &str) -> Run {
+        Run { input: vec![InputSegment::text(text)], mode: RunMode::Reject, op_id: None }
+    }
+}
+
+impl CallTool {
+    /// The arguments as the JSON text that a tool gets, whichever way they came.
+    pub fn arguments_text(&self) -> String {
+        match &self.arguments {
+            Value::String(text) => text.clone(),
+            value => value.to_string(),
+        }
+    }
+}
+
+impl Method {
+    /// What the shapes alone cannot say. Pages that are too large are cut, since a page says what it left out.
+    fn check(mut self) -> Result<Method, BadParams> {
+        match &mut self {
+            Method::Run(run) => {
+                if run.op_id.as_ref().is_some_and(|id| id.len() > OP_ID_BYTES) {
+                    return Err(BadParams::field("op_id", format!("is longer than {OP_ID_BYTES} bytes")));
+                }
+            }
+            Method::Answer(answer) => {
+                if let Decision::Other(word) = &answer.decision {
+                    let known: Vec<&str> = Decision::KNOWN.iter().map(Decision::as_str).collect();
+                    let why = format!("`{}` is none of {}", crate::request::quote(word), known.join(", "));
+                    return Err(BadParams::field("decision", why));
+                }
+            }
+            Method::Checkpoint(checkpoint) => {
+                let bytes = checkpoint.state.to_string().len();
+                if bytes > CHECKPOINT_BYTES {
+                    let why = format!("has {bytes} bytes; at most {CHECKPOINT_BYTES} are kept");
+                    return Err(BadParams::field("state", why));
+                }
+            }
+            Method::Set(set) => {
+                if **set == Set::default() {
+                    return Err(BadParams::new("params: name what to set, for example `model` or `name`"));
+                }
+            }
+            Method::Read(read) => read.limit = read.limit.clamp(1, PAGE_ENTRIES),
+            Method::ReadBlob(read) => read.limit = read.limit.clamp(1, BLOB_PIECE_BYTES),
+            Method::Wait(wait) => wait.timeout_ms = wait.timeout_ms.min(WAIT_MS),
+            Method::Hello(_)
+            | Method::Dequeue(_)
+            | Method::Notify(_)
+            | Method::PodEvent(_)
+            | Method::Resume(_)
+            | Method::Pause(_)
+            | Method::Cancel(_)
+            | Method::Compact(_)
+            | Method::RewindTargets
+            | Method::Rewind(_)
+            | Method::Undo(_)
+            | Method::Fork(_)
+            | Method::CallTool(_)
+            | Method::Yield
+            | Method::RestartMcp(_)
+            | Method::Status
+            | Method::ListCompletions(_)
+            | Method::ListPods
+            | Method::RestorePod(_)
+            | Method::Shutdown(_)
+            | Method::GetHistory => {}
+        }
+        Ok(self)
+    }
+}
+
+fn protocol() -> u32 {
+    crate::PROTOCOL
+}
+
+fn yes() -> bool {
+    true
+}
+
+fn page_entries() -> usize {
+    PAGE_ENTRIES
+}
+
+fn blob_piece() -> usize {
+    BLOB_PIECE_BYTES
+}
+
+/// What the schema says of `input`: input segments, or the older form: one text.
+#[cfg(feature = "schema")]
+#[derive(schemars::JsonSchema)]
+#[serde(untagged)]
+#[expect(dead_code, reason = "only its shape is used")]
+enum InputOrText {
+    Text(String),
+    Segments(Vec<InputSegment>),
+}
+
+fn input_or_text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<InputSegment>, D::Error> {
+    struct Input;
+    impl<'de> serde::de::Visitor<'de> for Input {
+        type Value = Vec<InputSegment>;
+        fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+            f.write_str("a list of input segments or a text")
+        }
+        fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<Self::Value, E> {
+            Ok(vec![InputSegment::text(text)])
+        }
+        fn visit_seq<A: serde::de::SeqAccess<'de>>(self, seq: A) -> Result<Self::Value, A::Error> {
+            Vec::deserialize(serde::de::value::SeqAccessDeserializer::new(seq))
+        }
+    }
+    deserializer.deserialize_any(Input)
+}
+
+/// Tells an absent field (the default) from one that is `null`.
+fn null_or_text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Option<String>>, D::Error> {
+    Option::<String>::deserialize(deserializer).map(Some)
+}
