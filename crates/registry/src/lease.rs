@@ -1,0 +1,146 @@
+//! The scope lease: proof that a pod lives and holds its name.
+//!
+//! Here: the row in the lease file and what its holder may do. Elsewhere: taking one (`runtime`).
+//! Invariant: the lease file is rewritten in place, never renamed, and unlinked only under `scope.lock` before it is
+//! unlocked; else two processes could hold one name (`one_name_has_one_holder_under_a_race`).
+
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use minke_record::{PodName, SessionId};
+use serde::{Deserialize, Serialize};
+
+use crate::error::{RegistryError, at};
+use crate::files::{read_small, replace};
+use crate::runtime::{Reclaimed, Runtime};
+use crate::status::PodStatus;
+
+/// A row is a few hundred bytes; a longer file is not one.
+pub(crate) const ROW_BYTES: u64 = 64 * 1024;
+
+/// A live pod, as its lease file describes it. Process and boot are there for people; nothing is decided by them.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Row {
+    pub name: PodName,
+    pub session: SessionId,
+    pub socket: PathBuf,
+    pub pid: u32,
+    /// Of the process, in clock ticks since boot; 0 where the system does not say.
+    pub start_time: u64,
+    /// Empty where the system does not say.
+    pub boot_id: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parent: Option<SessionId>,
+}
+
+impl Row {
+    /// The row of a pod in this process. `Runtime::claim` fills in the socket.
+    pub fn here(name: PodName, session: SessionId, parent: Option<SessionId>) -> Row {
+        let (start_time, boot_id) = process_identity();
+        Row { name, session, socket: PathBuf::new(), pid: std::process::id(), start_time, boot_id, parent }
+    }
+
+    pub(crate) fn read(path: &Path) -> io::Result<Option<Row>> {
+        match read_small(path, ROW_BYTES)? {
+            None => Ok(None),
+            Some(bytes) if bytes.is_empty() => Ok(None),
+            Some(bytes) => serde_json::from_slice(&bytes)
+                .map(Some)
+                .map_err(|e| io::Error::new(io::ErrorKind::InvalidData, format!("not a row: {e}"))),
+        }
+    }
+}
+
+/// When this process began and which boot this is, where `/proc` says so.
+fn process_identity() -> (u64, String) {
+    // Field 22, counted after the name in parentheses, which may itself hold spaces and parentheses.
+    let start_time = fs::read_to_string("/proc/self/stat")
+        .ok()
+        .and_then(|stat| stat.rsplit_once(')')?.1.split_whitespace().nth(19)?.parse().ok())
+        .unwrap_or(0);
+    let boot_id = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    (start_time, boot_id.trim().to_owned())
+}
+
+/// The right to a name, held until `release` or the end of the process. Dropping it without `release` is what a
+/// kill does: the name is free, the directory stays until somebody looks.
+#[derive(Debug)]
+pub struct ScopeLease {
+    pub(crate) file: File,
+    pub(crate) row: Row,
+    pub(crate) runtime: Runtime,
+    /// What a dead pod of the same name had left.
+    pub(crate) reclaimed: Option<Reclaimed>,
+}
+
+impl ScopeLease {
+    pub fn row(&self) -> &Row {
+        &self.row
+    }
+
+    /// What a dead pod of the same name had left behind, if anything.
+    pub fn reclaimed(&self) -> Option<&Reclaimed> {
+        self.reclaimed.as_ref()
+    }
+
+    /// The pod's own directory, `pods/<name>`.
+    pub fn dir(&self) -> PathBuf {
+        self.runtime.pod_dir(&self.row.name)
+    }
+
+    pub fn socket(&self) -> &Path {
+        &self.row.socket
+    }
+
+    /// Says that the pod still works: touches the lease.
+    pub fn beat(&self) -> Result<(), RegistryError> {
+        self.file.set_modified(SystemTime::now()).map_err(at("touch", self.dir().join("lease")))
+    }
+
+    /// Puts a new `status.json` in place.
+    pub fn write_status(&self, status: &PodStatus) -> Result<(), RegistryError> {
+        let path = self.dir().join("status.json");
+        let bytes = serde_json::to_vec(status).expect("a status is plain data");
+        replace(&path, &bytes).map_err(at("write", path))
+    }
+
+    /// Puts `manifest.toml` in place.
+    pub fn write_manifest(&self, text: &str) -> Result<(), RegistryError> {
+        let path = self.dir().join("manifest.toml");
+        replace(&path, text.as_bytes()).map_err(at("write", path))
+    }
+
+    /// Removes the pod's directory and lets go of the name.
+    pub fn release(self) -> Result<(), RegistryError> {
+        let dir = self.dir();
+        let _table = self.runtime.lock()?;
+        if !self.is_in_place(&dir)? {
+            return Err(RegistryError::LeaseLost { path: dir });
+        }
+        fs::remove_dir_all(&dir).map_err(at("remove", dir))?;
+        // Only now the lock goes, with `self.file`: the name was unlinked first.
+        drop(self.file);
+        Ok(())
+    }
+
+    /// Whether the lease at the path is the one that is held. If somebody cleaned the runtime directory, another pod
+    /// may live there by now.
+    fn is_in_place(&self, dir: &Path) -> Result<bool, RegistryError> {
+        let path = dir.join("lease");
+        let held = self.file.metadata().map_err(at("look at", &path))?;
+        match fs::metadata(&path) {
+            Ok(found) => Ok((found.dev(), found.ino()) == (held.dev(), held.ino())),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(false),
+            Err(e) => Err(at("look at", path)(e)),
+        }
+    }
+
+    pub(crate) fn write_row(&self) -> io::Result<()> {
+        let bytes = serde_json::to_vec(&self.row).expect("a row is plain data");
+        self.file.write_all_at(&bytes, 0)?;
+        self.file.set_len(bytes.len() as u64)
+    }
+}
