@@ -1,0 +1,187 @@
+//! Waking: the one way in which a method reaches a session, whether a pod lives on it or not.
+//!
+//! The socket, if there is one. Else, if the session lease is free, what was said is written as a visit and a pod is
+//! started with that lease, so that nothing is given to a process that may not live. Else (starting, stopping) again,
+//! for a while. Elsewhere: the entries of a visit (a mind makes them; whoever delivers hands in the function).
+//! Invariant: a method with an `op_id` is acted on once, however often it is delivered
+//! (`a_message_to_a_sleeping_session_is_run_once`).
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use minke_protocol::{ClientInfo, Method, Refusal, Subscribe};
+use minke_record::{Draft, PodName, Position, SessionId};
+use minke_registry::{Paths, RegistryError, Runtime};
+use minke_session::{AppendError, Damage, OpenLog, Store, StoreError, SyncError};
+use serde_json::Value;
+use thiserror::Error;
+
+use crate::connection::{Connection, ConnectionError};
+use crate::launch::{LaunchError, Launched, launch};
+
+/// How long a pod that starts or stops is waited for.
+const DELIVER_WAIT: Duration = Duration::from_secs(10);
+/// How often it is looked at meanwhile.
+const DELIVER_RETRY: Duration = Duration::from_millis(20);
+/// How long a live pod may take to answer: its reply waits for the disk.
+pub(crate) const ANSWER_WAIT: Duration = Duration::from_secs(30);
+
+/// Where this user's pods and sessions are.
+#[derive(Clone)]
+pub struct Home {
+    pub paths: Paths,
+    pub store: Arc<dyn Store>,
+}
+
+/// Makes the entries of a visit from an open log (`opened{as: visit}` and the change), or refuses. `None`: nothing is
+/// to be written, the pod finds everything in its log.
+pub type VisitStep<'a> = dyn Fn(&OpenLog) -> Result<Option<Vec<Draft>>, Refusal> + 'a;
+
+/// A method on its way to a session.
+pub struct Delivery<'a> {
+    pub session: SessionId,
+    pub method: Method,
+    pub client: ClientInfo,
+    /// What to write if no pod lives. Without it the pod is started and gets the method by its socket.
+    pub visit: Option<&'a VisitStep<'a>>,
+}
+
+/// How a method reached its session.
+#[derive(Debug)]
+pub enum Delivered {
+    /// By the socket of a pod, which replied.
+    Replied { pod: PodName, result: Value },
+    /// As a visit, for the pod that was then started. `before` is the last entry before the visit.
+    Visited { launched: Launched, before: Option<Position> },
+}
+
+/// Delivers a method, waking the session if nobody lives on it.
+pub async fn deliver(home: &Home, delivery: Delivery<'_>) -> Result<Delivered, DeliverError> {
+    let until = Instant::now() + DELIVER_WAIT;
+    loop {
+        let (pod, socket) = match delivery.visit {
+            None => {
+                let reached = reach_until(home, delivery.session, until).await?;
+                (reached.name, reached.socket)
+            }
+            Some(visit) => match live(home, delivery.session)? {
+                Some(found) => found,
+                None => match wake(home, delivery.session, visit).await {
+                    Ok((launched, before)) => return Ok(Delivered::Visited { launched, before }),
+                    Err(DeliverError::Store(StoreError::Held { .. })) if Instant::now() < until => {
+                        tokio::time::sleep(DELIVER_RETRY).await;
+                        continue;
+                    }
+                    Err(other) => return Err(other),
+                },
+            },
+        };
+        match ask(&socket, &delivery).await {
+            Ok(Ok(result)) => return Ok(Delivered::Replied { pod, result }),
+            Ok(Err(refusal)) => return Err(DeliverError::Refused { pod: Some(pod), refusal }),
+            Err(e) if e.is_nobody() && Instant::now() < until => tokio::time::sleep(DELIVER_RETRY).await,
+            Err(e) => return Err(e.into()),
+        }
+    }
+}
+
+/// A pod that lives on a session: found, or started for the purpose.
+#[derive(Debug)]
+pub struct Reached {
+    pub name: PodName,
+    pub socket: PathBuf,
+    /// If it was started here.
+    pub launched: Option<Launched>,
+}
+
+/// Finds the pod of a session, or starts one.
+pub async fn reach(home: &Home, session: SessionId) -> Result<Reached, DeliverError> {
+    reach_until(home, session, Instant::now() + DELIVER_WAIT).await
+}
+
+async fn reach_until(home: &Home, session: SessionId, until: Instant) -> Result<Reached, DeliverError> {
+    loop {
+        if let Some((name, socket)) = live(home, session)? {
+            // A row may stand there before the socket listens, and after it has stopped.
+            match Connection::open(&socket, Subscribe::None, None, probe()).await {
+                Ok(_) => return Ok(Reached { name, socket, launched: None }),
+                Err(e) if e.is_nobody() && Instant::now() < until => {}
+                Err(e) => return Err(e.into()),
+            }
+        } else {
+            match wake(home, session, &|_| Ok(None)).await {
+                Ok((launched, _)) => {
+                    let (name, socket) = (launched.ready.name.clone(), launched.ready.socket.clone());
+                    return Ok(Reached { name, socket, launched: Some(launched) });
+                }
+                Err(DeliverError::Store(StoreError::Held { .. })) if Instant::now() < until => {}
+                Err(other) => return Err(other),
+            }
+        }
+        tokio::time::sleep(DELIVER_RETRY).await;
+    }
+}
+
+/// Takes the lease of a session on which nobody lives, writes the visit, and starts a pod with the lease. Gives the
+/// last entry before the visit, so that a client can ask for everything since. Refused with the holder's name if the
+/// lease is held.
+pub async fn wake(
+    home: &Home,
+    session: SessionId,
+    visit: &VisitStep<'_>,
+) -> Result<(Launched, Option<Position>), DeliverError> {
+    let mut log = home.store.open(session)?;
+    if let Some(damage) = log.damaged {
+        return Err(DeliverError::Damaged { session, damage });
+    }
+    let before = log.writer.head();
+    let step = visit(&log).map_err(|refusal| DeliverError::Refused { pod: None, refusal })?;
+    if let Some(step) = step {
+        log.writer.append(step, Vec::new()).map_err(|source| DeliverError::Append { session, source })?;
+        log.writer.syncer().sync().map_err(|source| DeliverError::Sync { session, source })?;
+    }
+    let lease = log.writer.into_lease().map_err(|source| DeliverError::Lease { session, source })?;
+    let launched = launch(&home.paths, session, lease).await?;
+    Ok((launched, before))
+}
+
+fn live(home: &Home, session: SessionId) -> Result<Option<(PodName, PathBuf)>, RegistryError> {
+    let look = Runtime::new(&home.paths).look()?;
+    Ok(look.by_session(session).map(|live| (live.row.name.clone(), live.row.socket.clone())))
+}
+
+async fn ask(
+    socket: &std::path::Path,
+    delivery: &Delivery<'_>,
+) -> Result<Result<Value, Refusal>, ConnectionError> {
+    let mut connection = Connection::open(socket, Subscribe::None, None, delivery.client.clone()).await?;
+    connection.ask(delivery.method.clone(), ANSWER_WAIT).await
+}
+
+fn probe() -> ClientInfo {
+    ClientInfo { name: "minke".to_owned(), version: env!("CARGO_PKG_VERSION").to_owned(), session: None }
+}
+
+/// A method did not reach its session, or was refused there.
+#[derive(Debug, Error)]
+pub enum DeliverError {
+    #[error("{}", .refusal.message)]
+    Refused { pod: Option<PodName>, refusal: Refusal },
+    #[error("session s_{session} cannot be gone on with: {damage}")]
+    Damaged { session: SessionId, damage: Damage },
+    #[error("cannot write to session s_{session}")]
+    Append { session: SessionId, source: AppendError },
+    #[error("cannot make durable what was written to session s_{session}")]
+    Sync { session: SessionId, source: SyncError },
+    #[error("cannot hand on the lease of session s_{session}")]
+    Lease { session: SessionId, source: std::io::Error },
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    #[error(transparent)]
+    Registry(#[from] RegistryError),
+    #[error(transparent)]
+    Launch(#[from] LaunchError),
+    #[error(transparent)]
+    Connection(#[from] ConnectionError),
+}

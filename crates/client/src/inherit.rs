@@ -1,0 +1,48 @@
+//! Descriptors that a launched pod inherits: the only place of this crate with `unsafe`, and the only way one crosses
+//! an `exec`.
+//!
+//! Every descriptor of ours is close-on-exec. Here the flag is cleared in the child alone, between `fork` and `exec`,
+//! so that no other process that is started at the same moment inherits a lock
+//! (`a_launched_pod_inherits_its_two_descriptors_and_nobody_else_does`).
+
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+
+use rustix::io::{FdFlags, fcntl_getfd, fcntl_setfd};
+
+/// Lets the process that `command` starts inherit `fds`, under the numbers that they have here. They must stay open
+/// until it has been started, which the borrow of the caller's `OwnedFd`s around `spawn` sees to.
+#[expect(unsafe_code, reason = "only between fork and exec can the flag be cleared for one child alone")]
+pub(crate) fn inherit(command: &mut Command, fds: [&OwnedFd; 2]) {
+    let numbers = fds.map(AsRawFd::as_raw_fd);
+    // SAFETY: the closure runs in the forked child, where it makes two `fcntl` system calls on integers copied into
+    // it and allocates nothing, so it is async-signal-safe. The numbers are open there: the child is a copy of this
+    // process, whose owners outlive `spawn`.
+    unsafe {
+        command.pre_exec(move || {
+            for number in numbers {
+                let fd = BorrowedFd::borrow_raw(number);
+                fcntl_setfd(fd, FdFlags::empty())?;
+            }
+            Ok(())
+        });
+    }
+}
+
+/// Takes a descriptor that the launcher left under this number, and makes it close-on-exec again. Call it once for
+/// each number, at the start of the process, before anything else was opened.
+#[expect(unsafe_code, reason = "a number becomes an owned descriptor")]
+pub fn take_inherited(number: RawFd) -> io::Result<OwnedFd> {
+    if number <= 2 {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "0, 1 and 2 are not handed on"));
+    }
+    // SAFETY: the number is only looked at; the kernel says `EBADF` if nothing is open there, and then it is not taken.
+    let open = unsafe { BorrowedFd::borrow_raw(number) };
+    fcntl_getfd(open)?;
+    // SAFETY: it is open, and nobody else in this process owns it: the launcher left it, and this is the start.
+    let fd = unsafe { OwnedFd::from_raw_fd(number) };
+    fcntl_setfd(&fd, FdFlags::CLOEXEC)?;
+    Ok(fd)
+}

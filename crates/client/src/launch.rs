@@ -1,0 +1,204 @@
+//! Launching a pod: the running executable itself, with the locked session lease and a socket pair on which it says
+//! `ready` or one line of failure.
+//!
+//! Elsewhere: taking the lease (`deliver`, or whoever creates the session), what the pod does then (`driver::boot`).
+//! Invariant: a launch that fails leaves no process behind (`a_pod_that_cannot_start_says_why_and_leaves_nothing`).
+
+use std::fs::{self, OpenOptions};
+use std::io::{self, Read, Seek, SeekFrom};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::net::UnixStream as StdUnixStream;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::Duration;
+
+use minke_record::{ErrorCode, PodName, SessionId};
+use minke_registry::{Paths, RegistryError, Runtime};
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
+use tokio::net::UnixStream;
+use tokio::time::timeout;
+
+use crate::inherit::inherit;
+
+/// A pod is ready in milliseconds; one that needs this long (a dying disk) is taken for one that hangs.
+const READY_WAIT: Duration = Duration::from_secs(30);
+/// The line that a pod answers with is short.
+const READY_LINE_BYTES: u64 = 64 * 1024;
+/// What is shown of a failed pod's stderr: its end, where the reason stands.
+const STDERR_BYTES: u64 = 4 * 1024;
+const STDERR_LINES: usize = 10;
+
+/// The one line that a pod sends to its launcher.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ReadyLine {
+    Ready(Ready),
+    Failed(Failed),
+}
+
+/// The pod takes methods.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Ready {
+    pub name: PodName,
+    pub socket: PathBuf,
+}
+
+/// The pod could not start.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Failed {
+    pub code: ErrorCode,
+    pub message: String,
+}
+
+/// A pod that was started here and is ready. Dropping this leaves the pod alone: it belongs to nobody.
+#[derive(Debug)]
+pub struct Launched {
+    pub ready: Ready,
+    child: Child,
+}
+
+impl Launched {
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Waits until the process has ended.
+    pub async fn ended(mut self) -> io::Result<ExitStatus> {
+        tokio::task::spawn_blocking(move || self.child.wait()).await.map_err(io::Error::other)?
+    }
+}
+
+/// Starts a pod for a session whose lease is held here, and waits until it is ready.
+pub async fn launch(paths: &Paths, session: SessionId, lease: OwnedFd) -> Result<Launched, LaunchError> {
+    let failed = |what| move |source| LaunchError::Io { what, session, source };
+    let log = Runtime::new(paths).starting_log(session)?;
+    let stderr = OpenOptions::new()
+        .append(true)
+        .create(true)
+        .mode(0o600)
+        .open(&log)
+        .map_err(failed("open the stderr file of"))?;
+    let (ours, theirs) = StdUnixStream::pair().map_err(failed("make a socket pair for"))?;
+    let theirs = OwnedFd::from(theirs);
+    let mut command = Command::new(executable().map_err(failed("find the executable of"))?);
+    command
+        .arg0("minke")
+        .args(["pod", "--session", &session.to_string()])
+        .args(["--lease-fd", &lease.as_raw_fd().to_string()])
+        .args(["--ready-fd", &theirs.as_raw_fd().to_string()])
+        // A pod holds on to no directory but its own.
+        .current_dir("/")
+        .process_group(0)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::from(stderr));
+    inherit(&mut command, [&lease, &theirs]);
+    let mut child = command.spawn().map_err(failed("start the process of"))?;
+    // From here on only the child holds them: if it dies, the lease is free and the pair is at its end.
+    drop((lease, theirs));
+    match wait_ready(ours).await {
+        Ok(Some(ReadyLine::Ready(ready))) => Ok(Launched { ready, child }),
+        Ok(Some(ReadyLine::Failed(why))) => {
+            end(&mut child).map_err(failed("wait for the end of"))?;
+            Err(LaunchError::Failed { session, why, said: take_stderr(&log) })
+        }
+        Ok(None) => {
+            let status = end(&mut child).map_err(failed("wait for the end of"))?;
+            Err(LaunchError::Died { session, status, said: take_stderr(&log) })
+        }
+        Err(source) => {
+            end(&mut child).map_err(failed("wait for the end of"))?;
+            Err(LaunchError::Silent { session, source, said: take_stderr(&log) })
+        }
+    }
+}
+
+/// The running executable itself, even if an upgrade has put another file in its place since.
+fn executable() -> io::Result<PathBuf> {
+    if cfg!(target_os = "linux") { Ok(PathBuf::from("/proc/self/exe")) } else { std::env::current_exe() }
+}
+
+/// The pod's line; `None` if it died without one.
+async fn wait_ready(ours: StdUnixStream) -> io::Result<Option<ReadyLine>> {
+    ours.set_nonblocking(true)?;
+    let mut line = String::new();
+    let mut reader = BufReader::new(UnixStream::from_std(ours)?.take(READY_LINE_BYTES));
+    match timeout(READY_WAIT, reader.read_line(&mut line)).await {
+        Err(_) => {
+            let seconds = READY_WAIT.as_secs();
+            Err(io::Error::new(io::ErrorKind::TimedOut, format!("it said nothing for {seconds} s")))
+        }
+        // A pod that is killed while its end holds unread bytes resets the pair.
+        Ok(Err(e)) if e.kind() == io::ErrorKind::ConnectionReset => Ok(None),
+        Ok(Err(e)) => Err(e),
+        Ok(Ok(_)) if !line.ends_with('\n') => Ok(None),
+        Ok(Ok(_)) => serde_json::from_str(&line).map(Some).map_err(|e| {
+            io::Error::new(io::ErrorKind::InvalidData, format!("its first line cannot be read: {e}"))
+        }),
+    }
+}
+
+/// Makes sure that no process is left behind, and says how it ended.
+fn end(child: &mut Child) -> io::Result<ExitStatus> {
+    // A pod that said why it fails is about to end, but a launcher that reports a failure must not leave one that
+    // hangs on its way out. Its log needs no orderly end.
+    if let Some(status) = child.try_wait()? {
+        return Ok(status);
+    }
+    child.kill()?;
+    child.wait()
+}
+
+/// The last lines that the pod wrote before it had a directory of its own; the file has served its purpose then.
+fn take_stderr(log: &Path) -> Vec<String> {
+    let read = || -> io::Result<Vec<u8>> {
+        let mut file = fs::File::open(log)?;
+        let length = file.metadata()?.len();
+        file.seek(SeekFrom::Start(length.saturating_sub(STDERR_BYTES)))?;
+        let mut bytes = Vec::new();
+        file.take(STDERR_BYTES).read_to_end(&mut bytes)?;
+        fs::remove_file(log)?;
+        Ok(bytes)
+    };
+    match read() {
+        Ok(bytes) => {
+            let text = String::from_utf8_lossy(&bytes);
+            let lines: Vec<&str> = text.lines().collect();
+            lines.iter().skip(lines.len().saturating_sub(STDERR_LINES)).map(ToString::to_string).collect()
+        }
+        // The pod got as far as its own directory, and its stderr with it.
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Vec::new(),
+        Err(e) => vec![format!("(its stderr in {} cannot be read: {e})", log.display())],
+    }
+}
+
+/// A pod did not start. Its session is as it was.
+#[derive(Debug, Error)]
+pub enum LaunchError {
+    #[error("cannot {what} the pod of session {session}")]
+    Io { what: &'static str, session: SessionId, source: io::Error },
+    #[error("the pod of session {session} could not start: {}", .why.message)]
+    Failed { session: SessionId, why: Failed, said: Vec<String> },
+    #[error("the pod of session {session} died while it started ({status})")]
+    Died { session: SessionId, status: ExitStatus, said: Vec<String> },
+    #[error("the pod of session {session} did not get ready")]
+    Silent { session: SessionId, source: io::Error, said: Vec<String> },
+    #[error(transparent)]
+    Registry(#[from] RegistryError),
+}
+
+impl LaunchError {
+    /// The last lines of the pod's stderr.
+    pub fn said(&self) -> &[String] {
+        match self {
+            LaunchError::Failed { said, .. }
+            | LaunchError::Died { said, .. }
+            | LaunchError::Silent { said, .. } => said,
+            LaunchError::Io { .. } | LaunchError::Registry(_) => &[],
+        }
+    }
+}
