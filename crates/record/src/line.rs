@@ -219,6 +219,19 @@ struct Head<'a> {
 /// Reads an entry from its JSON. The chain is not checked here.
 pub fn parse(line: &str) -> Result<Entry, LineError> {
     let bad = |e: serde_json::Error| LineError::NotAnEntry(e.to_string());
+    if let Some((envelope, kind)) = glance(line.as_bytes())
+        && let Ok(h) = claimed(line.as_bytes())
+    {
+        let kind = Kind::read(kind, line).map_err(bad)?;
+        return Ok(Entry {
+            seq: envelope.seq,
+            ts: envelope.ts,
+            run: envelope.run,
+            more: envelope.more,
+            kind,
+            h,
+        });
+    }
     let head: Head<'_> = serde_json::from_str(line).map_err(bad)?;
     let kind = Kind::read(&head.kind, line).map_err(bad)?;
     Ok(Entry { seq: head.seq, ts: head.ts, run: head.run, more: head.more, kind, h: head.h })
@@ -228,6 +241,43 @@ pub fn parse(line: &str) -> Result<Entry, LineError> {
 pub fn peek(line: &str) -> Result<(Envelope, String), LineError> {
     let head: Head<'_> = serde_json::from_str(line).map_err(|e| LineError::NotAnEntry(e.to_string()))?;
     Ok((Envelope { seq: head.seq, ts: head.ts, run: head.run, more: head.more }, head.kind.into_owned()))
+}
+
+/// The same of a line as `seal` writes it, without reading all of it. `None` for any other form, which `peek` may
+/// still understand.
+pub fn glance(line: &[u8]) -> Option<(Envelope, &str)> {
+    let (seq, rest) = number(line.strip_prefix(b"{\"seq\":")?)?;
+    let (ts, mut rest) = number(rest.strip_prefix(b",\"ts\":")?)?;
+    let mut run = None;
+    if let Some(after) = rest.strip_prefix(b",\"run\":\"") {
+        let (id, after) = after.split_at_checked(36)?;
+        run = Some(RunId(uuid::Uuid::try_parse_ascii(id).ok()?));
+        rest = after.strip_prefix(b"\"")?;
+    }
+    let mut more = false;
+    if let Some(after) = rest.strip_prefix(b",\"more\":true") {
+        more = true;
+        rest = after;
+    }
+    let rest = rest.strip_prefix(b",\"kind\":\"")?;
+    let end = rest.iter().take(KIND_BYTES).position(|b| *b == b'"')?;
+    let kind = rest.get(..end)?;
+    let plain = kind.iter().all(|b| b.is_ascii_lowercase() || *b == b'_');
+    let kind = std::str::from_utf8(kind).ok().filter(|_| plain)?;
+    Some((Envelope { seq, ts, run, more }, kind))
+}
+
+/// The longest name of a kind that `glance` looks for.
+const KIND_BYTES: usize = 40;
+
+/// A number as JSON writes it: no sign, no leading zero.
+fn number(text: &[u8]) -> Option<(u64, &[u8])> {
+    let digits = text.iter().take_while(|b| b.is_ascii_digit()).count();
+    let (number, rest) = text.split_at(digits);
+    if number.len() > 1 && number[0] == b'0' {
+        return None;
+    }
+    Some((std::str::from_utf8(number).ok()?.parse().ok()?, rest))
 }
 
 #[cfg(test)]
@@ -286,6 +336,41 @@ mod tests {
                 bad[at] ^= 1 << bit;
                 assert!(check(Chain::ZERO, &bad).is_err(), "bit {bit} of byte {at}");
             }
+        }
+    }
+
+    #[test]
+    fn a_field_never_hides_the_envelope() {
+        let session = "01980000-0000-7000-8000-000000000001".parse().unwrap();
+        for kind in [crate::OutboxAck { seq: 3 }.into(), crate::ReadTo { session, seq: 3 }.into()] {
+            let mut out = Vec::new();
+            seal(Chain::ZERO, &draft(7, kind), false, &mut out);
+            let text = String::from_utf8(out).unwrap();
+            let entry = parse(text.trim_end()).unwrap();
+            assert_eq!(entry.seq, 7);
+            assert_eq!(serde_json::to_string(&entry).unwrap(), text.trim_end());
+            assert_eq!(serde_json::from_str::<serde_json::Value>(&text).unwrap()["seq"], 7);
+        }
+    }
+
+    #[test]
+    fn a_glance_sees_what_a_full_reading_sees() {
+        let run = Some(RunId("01980000-0000-7000-8000-000000000001".parse().unwrap()));
+        for (run, more) in [(None, false), (run, false), (None, true), (run, true)] {
+            let mut out = Vec::new();
+            let draft = Draft { run, ..draft(12, alert("x")) };
+            seal(Chain::ZERO, &draft, more, &mut out);
+            let text = String::from_utf8(out).unwrap();
+            let (envelope, kind) = peek(text.trim_end()).unwrap();
+            assert_eq!(glance(text.as_bytes()), Some((envelope, kind.as_str())));
+        }
+        for other in [
+            "{\"seq\":01,\"ts\":1,\"kind\":\"x\"",
+            "{ \"seq\":1",
+            "",
+            "{\"seq\":1,\"ts\":2,\"kind\":\"\\u0061\"",
+        ] {
+            assert_eq!(glance(other.as_bytes()), None, "{other}");
         }
     }
 

@@ -10,7 +10,7 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
-use std::time::UNIX_EPOCH;
+use std::time::{Duration, UNIX_EPOCH};
 
 use minke_record::Millis;
 
@@ -55,6 +55,8 @@ pub trait Disk: Send + Sync + fmt::Debug {
     fn remove_dir(&self, path: &Path) -> io::Result<()>;
     /// Names only, in no order; names that are not UTF-8 are not ours and are left out.
     fn read_dir(&self, path: &Path) -> io::Result<Vec<String>>;
+    /// Gives whoever holds a lock for a moment the time to let go.
+    fn breathe(&self);
 }
 
 /// An open file. Shared between the writer and whoever syncs.
@@ -156,6 +158,10 @@ impl Disk for RealDisk {
             }
         }
         Ok(names)
+    }
+
+    fn breathe(&self) {
+        std::thread::sleep(Duration::from_millis(1));
     }
 }
 

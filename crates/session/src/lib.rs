@@ -3,10 +3,25 @@
 //! The traits are in `store`, so that sessions can be kept elsewhere too; `FileStore` keeps them on a disk, as
 //! `spec/01-log.md` lays it out. Nothing else knows the files of a session.
 
+mod blobs;
+mod cut;
 mod disk;
 mod error;
+mod file;
+mod fork;
+mod head;
+mod layout;
+mod lease;
+mod lines;
+mod open;
+mod reader;
+mod replay;
 mod store;
+mod syncer;
+mod walk;
+mod writer;
 
 pub use disk::{Disk, DiskFile, Meta, OpenHow, RealDisk};
 pub use error::{AppendError, Damage, StoreError, SyncError};
+pub use file::FileStore;
 pub use store::{Fork, ForkStep, Holder, OpenLog, Page, Reader, ScanEnd, Sealed, Store, Syncer, Writer};

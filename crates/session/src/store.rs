@@ -109,8 +109,9 @@ pub struct Fork<'a> {
 /// A session whose lease was taken.
 pub struct OpenLog {
     pub writer: Box<dyn Writer>,
-    /// The session's own first entry, which `replay` holds only if there is no later carry.
-    pub start: Sealed,
+    /// The session's own first entry, which `replay` holds only if there is no later carry. `None` only if the log
+    /// has no whole step, because its first one is torn or damaged.
+    pub start: Option<Sealed>,
     /// The last carry's `segment_start`, the carry, and everything after it; everything, if there is no carry. For a
     /// fork without a carry of its own: the same of its parent up to where they part, then the fork's own entries.
     pub replay: Vec<Sealed>,
@@ -132,11 +133,11 @@ pub trait Writer: Send {
     /// Makes the ballast again. An error means that there is still no space.
     fn restore_ballast(&mut self) -> std::io::Result<()>;
 
-    /// The last entry that was written.
-    fn head(&self) -> Position;
+    /// The last entry that was written; `None` only if a torn first step was cut off at the opening.
+    fn head(&self) -> Option<Position>;
 
     fn next_seq(&self) -> u64 {
-        self.head().seq + 1
+        self.head().map_or(0, |head| head.seq + 1)
     }
 
     /// Syncs beside the writer, from another thread.

@@ -1,0 +1,417 @@
+//! Replay: what of a log is needed to go on, found from its last carry.
+//!
+//! Here: the last carry's `segment_start`, the carry and everything after it, through fork parents, with spilled
+//! lists put back. Elsewhere: which bytes are good (`walk`), folding the entries (`pod`).
+//! Invariant 8 of the log: the `h` in a fork's `from` is the `h` of that entry in its parent
+//! (`a_fork_whose_parent_changed_is_found`).
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use minke_record::{Entry, FetchError, ForkedFrom, History, Kind, Millis, SessionId, line};
+
+use crate::blobs;
+use crate::disk::Disk;
+use crate::error::{Damage, StoreError};
+use crate::head::{self, Head, Mark};
+use crate::layout;
+use crate::store::Sealed;
+use crate::walk::{self, End, LogFiles, Place, Step, Why};
+
+/// How many forks of forks are followed. Each is made by hand, so this is out of reach, and it ends a circle.
+const GENERATIONS: usize = 1_000;
+
+/// Where sessions lie.
+#[derive(Debug, Clone)]
+pub(crate) struct Home {
+    pub(crate) disk: Arc<dyn Disk>,
+    pub(crate) sessions: PathBuf,
+}
+
+/// One log on the disk: a session's own, or a copy of its parent's prefix.
+#[derive(Debug, Clone)]
+pub(crate) struct LogDir {
+    pub(crate) home: Home,
+    pub(crate) id: SessionId,
+    pub(crate) dir: PathBuf,
+    /// The last entry that may be read; a fork sees of its parent only what they share.
+    pub(crate) limit: Option<u64>,
+}
+
+/// What was found in one log.
+pub(crate) struct Replayed {
+    pub(crate) entries: Vec<Sealed>,
+    /// After the last good step that may be read.
+    pub(crate) good: Place,
+    /// Bytes after it that never happened.
+    pub(crate) tail: u64,
+    pub(crate) damage: Option<Damage>,
+    /// Where the last carry lies, for the cache.
+    pub(crate) head: Option<Head>,
+    /// Where the newest segment begins, for the next carry.
+    pub(crate) segment: Option<Mark>,
+    /// The cache did not lead to the last carry.
+    pub(crate) stale: bool,
+    pub(crate) last_ts: Millis,
+}
+
+impl LogDir {
+    pub(crate) fn disk(&self) -> &dyn Disk {
+        &*self.home.disk
+    }
+
+    pub(crate) fn io<T>(&self, what: &'static str, result: std::io::Result<T>) -> Result<T, StoreError> {
+        result.map_err(|source| StoreError::Io { what, path: self.dir.clone(), source })
+    }
+
+    pub(crate) fn files(&self) -> Result<LogFiles, StoreError> {
+        let missing = || StoreError::NotFound { id: self.id, place: self.home.sessions.clone() };
+        match LogFiles::find(self.disk(), &self.dir) {
+            Ok(files) => files.ok_or_else(missing),
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => Err(missing()),
+            Err(source) => Err(StoreError::Io { what: "list", path: self.dir.clone(), source }),
+        }
+    }
+
+    /// The session's first entry, if the log begins with one that can be read.
+    pub(crate) fn start(&self) -> Result<Option<Sealed>, StoreError> {
+        let files = self.files()?;
+        let mut start = None;
+        let walked = walk::walk(self.disk(), &files, Place::ORIGIN, &mut |step| {
+            start = step.lines.first().and_then(|first| sealed(step.text(first)).ok());
+            Ok(false)
+        });
+        self.io("read", walked)?;
+        if let Some(Sealed { entry: Entry { kind: Kind::SessionStart(start), .. }, .. }) = &start
+            && start.format > minke_record::FORMAT
+        {
+            let (format, version) = (start.format, start.version.clone());
+            return Err(StoreError::NewerFormat { id: self.id, format, version });
+        }
+        Ok(start)
+    }
+
+    /// Where this log began as a fork.
+    pub(crate) fn from(&self) -> Result<Option<ForkedFrom>, StoreError> {
+        Ok(match self.start()? {
+            Some(Sealed { entry: Entry { kind: Kind::SessionStart(start), .. }, .. }) => start.from,
+            _ => None,
+        })
+    }
+
+    /// The parent's log, bounded to what is shared: the copy in `base/` first, then the parent itself.
+    pub(crate) fn parent(&self, from: &ForkedFrom) -> Result<LogDir, StoreError> {
+        let base = self.dir.join(layout::BASE);
+        let copied = self.io("look for", self.disk().meta(&base))?.is_some();
+        let dir = if copied { base } else { self.home.sessions.join(from.session.to_string()) };
+        Ok(LogDir { home: self.home.clone(), id: from.session, dir, limit: Some(from.seq) })
+    }
+
+    /// This log's directory, its parent's, and so on.
+    pub(crate) fn lineage(&self) -> Result<Vec<LogDir>, StoreError> {
+        let mut all = vec![self.clone()];
+        while all.len() < GENERATIONS {
+            let last = &all[all.len() - 1];
+            let Some(from) = last.from()? else { break };
+            let parent = last.parent(&from)?;
+            if self.io("look for", self.disk().meta(&parent.dir))?.is_none() {
+                break;
+            }
+            all.push(parent);
+        }
+        Ok(all)
+    }
+
+    /// The whole content of a blob of this log or of a parent's.
+    pub(crate) fn blob(&self, name: &str) -> Result<Vec<u8>, StoreError> {
+        let bad =
+            |reason: &str| StoreError::Blob { id: self.id, name: name.to_owned(), reason: reason.to_owned() };
+        let (path, file) = self.find_blob(name)?.ok_or_else(|| bad("it is missing"))?;
+        blobs::read_whole(&*file, name)
+            .map_err(|source| StoreError::Io { what: "read", path, source })?
+            .map_err(|reason| bad(&reason))
+    }
+
+    pub(crate) fn find_blob(
+        &self,
+        name: &str,
+    ) -> Result<Option<(PathBuf, Box<dyn crate::disk::DiskFile>)>, StoreError> {
+        // Almost always it is here; only a fork has to look further.
+        if let Some(found) =
+            self.io("look for a blob in", blobs::find(self.disk(), &[self.dir.clone()], name))?
+        {
+            return Ok(Some(found));
+        }
+        let dirs: Vec<PathBuf> = self.lineage()?.into_iter().map(|log| log.dir).collect();
+        self.io("look for a blob in", blobs::find(self.disk(), &dirs, name))
+    }
+
+    /// What is needed to go on, of this log alone.
+    pub(crate) fn replay_own(&self) -> Result<Replayed, StoreError> {
+        let files = self.files()?;
+        let mut limit = self.limit;
+        let mut damage: Option<Damage> = None;
+        loop {
+            let mut gather = Gather::new(self, &files, limit);
+            let end = self.io("read", gather.walk())?;
+            match gather.finish(end)? {
+                Finished::Good(mut replayed) => {
+                    if damage.is_some() {
+                        replayed.damage = damage;
+                    }
+                    return Ok(*replayed);
+                }
+                Finished::Bad { place, step, reason } => {
+                    let found = walk::damage_at(self.disk(), &files, place, reason);
+                    let found = self.io("read", found)?;
+                    damage = Some(Damage { seq: step, ..found });
+                    // Everything before that step is good; ending sooner each time, this ends.
+                    match step.checked_sub(1) {
+                        Some(last) => limit = Some(last),
+                        None => return Ok(Replayed::nothing(damage)),
+                    }
+                }
+            }
+        }
+    }
+
+    /// What is needed to go on, through the parents where this log has no carry of its own. If a parent cannot be
+    /// read, what is left of the lineage, and why.
+    pub(crate) fn replay(&self) -> Result<(Replayed, Option<String>), StoreError> {
+        let mut own = self.replay_own()?;
+        let mut log = self.clone();
+        let mut carried = own.head.is_some();
+        let mut generations = Vec::new();
+        let mut start = own.entries.first().cloned();
+        let mut broken = None;
+        while !carried && generations.len() < GENERATIONS {
+            let Some(from) = start.as_ref().and_then(forked_from) else { break };
+            let parent = log.parent(&from)?;
+            match parent.shared(&from) {
+                Ok(found) => {
+                    carried = found.head.is_some();
+                    start = found.entries.first().cloned();
+                    generations.push(found.entries);
+                    log = parent;
+                }
+                Err(reason) => {
+                    broken = Some(format!("the entries shared with session {}: {reason}", from.session));
+                    break;
+                }
+            }
+        }
+        if !generations.is_empty() {
+            let tail = std::mem::take(&mut own.entries);
+            own.entries = generations.into_iter().rev().flatten().chain(tail).collect();
+        }
+        Ok((own, broken))
+    }
+
+    /// A parent's entries up to where a fork left it, if they are what the fork knew.
+    fn shared(&self, from: &ForkedFrom) -> Result<Replayed, String> {
+        let found = self.replay_own().map_err(|e| e.to_string())?;
+        match found.entries.last().map(|last| &last.entry) {
+            Some(last) if last.seq == from.seq && last.h == from.h => Ok(found),
+            Some(last) if last.seq == from.seq => {
+                Err(format!("entry {} is not the one that was forked", last.seq))
+            }
+            Some(last) => Err(format!("the log ends at entry {}, the fork began at {}", last.seq, from.seq)),
+            None => Err("the log has no whole step".to_owned()),
+        }
+    }
+}
+
+impl Replayed {
+    fn nothing(damage: Option<Damage>) -> Replayed {
+        Replayed {
+            entries: Vec::new(),
+            good: Place::ORIGIN,
+            tail: 0,
+            damage,
+            head: None,
+            segment: None,
+            stale: true,
+            last_ts: 0,
+        }
+    }
+}
+
+fn forked_from(start: &Sealed) -> Option<ForkedFrom> {
+    match &start.entry.kind {
+        Kind::SessionStart(start) => start.from.clone(),
+        _ => None,
+    }
+}
+
+/// Reads an entry out of a line; lists stay spilled.
+pub(crate) fn sealed(bytes: &[u8]) -> Result<Sealed, String> {
+    let text = std::str::from_utf8(bytes).map_err(|e| e.to_string())?;
+    let entry = line::parse(text).map_err(|e| e.to_string())?;
+    Ok(Sealed { entry, line: Arc::from(text) })
+}
+
+/// Collects the lines since the last carry while walking.
+struct Gather<'a> {
+    log: &'a LogDir,
+    files: &'a LogFiles,
+    limit: Option<u64>,
+    cached: Option<Head>,
+    lines: Vec<Raw>,
+    head: Option<Head>,
+    segment: Option<Raw>,
+    good: Option<Place>,
+}
+
+#[derive(Clone)]
+struct Raw {
+    mark: Mark,
+    /// The first entry of its step.
+    step: u64,
+    text: Vec<u8>,
+}
+
+enum Finished {
+    Good(Box<Replayed>),
+    Bad { place: Place, step: u64, reason: String },
+}
+
+impl<'a> Gather<'a> {
+    fn new(log: &'a LogDir, files: &'a LogFiles, limit: Option<u64>) -> Gather<'a> {
+        Gather { log, files, limit, cached: None, lines: Vec::new(), head: None, segment: None, good: None }
+    }
+
+    /// From the carry that the cache names, or from the beginning.
+    fn walk(&mut self) -> std::io::Result<End> {
+        let cached = head::load(self.log.disk(), self.files, self.log.id)
+            .filter(|head| self.limit.is_none_or(|limit| head.carry.seq <= limit));
+        if let Some(cached) = cached
+            && let Some(text) = head::line_at(self.log.disk(), self.files, &cached.start)?
+        {
+            self.segment = Some(Raw { mark: cached.start, step: cached.start.seq, text });
+            let end = self.walk_from(cached.carry.place())?;
+            if self.head.is_some() {
+                self.cached = Some(cached);
+                return Ok(end);
+            }
+            // The cache named a line that is no carry, or one whose step was never finished.
+            self.lines.clear();
+            self.segment = None;
+            self.good = None;
+        }
+        self.walk_from(Place::ORIGIN)
+    }
+
+    fn walk_from(&mut self, from: Place) -> std::io::Result<End> {
+        let end = walk::walk(self.log.disk(), self.files, from, &mut |step| {
+            for line in &step.lines {
+                if self.limit.is_some_and(|limit| line.place.seq > limit) {
+                    self.good = Some(line.place);
+                    return Ok(false);
+                }
+                self.take(step, line);
+            }
+            Ok(true)
+        })?;
+        let stopped = self.good.unwrap_or(from);
+        Ok(end.unwrap_or(End { good: stopped, why: Why::Tail(0) }))
+    }
+
+    fn take(&mut self, step: &Step, line: &walk::LineAt) {
+        let text = step.text(line);
+        let first = step.lines.first().map_or(line.place.seq, |first| first.place.seq);
+        let raw = Raw { mark: Mark::new(line.place, line.h), step: first, text: text.to_vec() };
+        let named = line::glance(text).map(|(_, kind)| kind);
+        if named.is_some_and(|kind| kind != "segment_start" && kind != "carry") {
+            self.lines.push(raw);
+            return;
+        }
+        let Ok(entry) = sealed(text).map(|sealed| sealed.entry) else {
+            // `finish` will find that it cannot be read.
+            self.lines.push(raw);
+            return;
+        };
+        match &entry.kind {
+            Kind::SegmentStart(start) => {
+                self.segment = Some(raw.clone());
+                if whole(&start.history) {
+                    self.lines.clear();
+                    self.head = Some(Head { carry: raw.mark, start: raw.mark });
+                }
+            }
+            Kind::Carry(carry) if whole(&carry.history) => {
+                if let Some(segment) = self.segment.as_ref().filter(|segment| segment.mark.seq == carry.start)
+                {
+                    self.lines.clear();
+                    self.lines.push(segment.clone());
+                    self.head = Some(Head { carry: raw.mark, start: segment.mark });
+                }
+            }
+            _ => {}
+        }
+        self.lines.push(raw);
+    }
+
+    /// Reads the entries out of the lines and puts spilled lists back.
+    fn finish(self, end: End) -> Result<Finished, StoreError> {
+        let mut entries = Vec::with_capacity(self.lines.len());
+        for raw in &self.lines {
+            match self.read(raw) {
+                Ok(sealed) => entries.push(sealed),
+                Err(Unreadable::Here(reason)) => {
+                    return Ok(Finished::Bad { place: raw.mark.place(), step: raw.step, reason });
+                }
+                Err(Unreadable::Disk(error)) => return Err(error),
+            }
+        }
+        let last_ts = entries.last().map_or(0, |last| last.entry.ts);
+        let (tail, damage) = match end.why {
+            Why::Tail(tail) => (tail, None),
+            Why::Damage(damage) => (0, Some(damage)),
+        };
+        Ok(Finished::Good(Box::new(Replayed {
+            entries,
+            good: end.good,
+            tail,
+            damage,
+            stale: self.head != self.cached,
+            head: self.head,
+            segment: self.segment.map(|segment| segment.mark),
+            last_ts,
+        })))
+    }
+
+    fn read(&self, raw: &Raw) -> Result<Sealed, Unreadable> {
+        let mut sealed = sealed(&raw.text).map_err(Unreadable::Here)?;
+        fetch_lists(self.log, &mut sealed.entry)?;
+        Ok(sealed)
+    }
+}
+
+/// Why an entry whose chain holds cannot be used.
+pub(crate) enum Unreadable {
+    /// It, or a blob that is part of it, is not what it should be.
+    Here(String),
+    /// The disk failed.
+    Disk(StoreError),
+}
+
+/// Puts spilled lists back into an entry.
+pub(crate) fn fetch_lists(log: &LogDir, entry: &mut Entry) -> Result<(), Unreadable> {
+    let fetched = entry.kind.fetch_lists(&mut |name| log.blob(&name.blob));
+    fetched.map_err(|error| match error {
+        FetchError::Blob(StoreError::Io { what, path, source }) => {
+            Unreadable::Disk(StoreError::Io { what, path, source })
+        }
+        FetchError::Blob(other) => Unreadable::Here(other.to_string()),
+        FetchError::Content(reason) => Unreadable::Here(format!("a spilled list does not read: {reason}")),
+    })
+}
+
+fn whole(history: &History) -> bool {
+    !matches!(history, History::SameAs { .. })
+}
+
+/// The directory of a session.
+pub(crate) fn session_dir(sessions: &Path, id: SessionId) -> PathBuf {
+    sessions.join(id.to_string())
+}
