@@ -1,0 +1,84 @@
+//! From a call's arguments to something that can be done, and back to a result that fits.
+
+use std::ffi::OsString;
+use std::path::{Component, Path, PathBuf};
+
+use minke_record::limits::SUMMARY_BYTES;
+use minke_tool::{Running, ToolError, ToolOutput};
+use serde::de::DeserializeOwned;
+
+/// Reads the model's JSON text. The reader's words name an unknown, missing or wrong key.
+pub(crate) fn parse<T: DeserializeOwned>(tool: &str, arguments: &str) -> Result<T, ToolError> {
+    serde_json::from_str(arguments)
+        .map_err(|e| ToolError::Invalid(format!("the arguments of {tool} cannot be used: {e}")))
+}
+
+/// An absolute path from what the model wrote, which may start at the working directory. `..` is refused, not worked
+/// out: behind a symbolic link it means another place than it says.
+pub(crate) fn absolute(key: &str, raw: &str, cwd: &Path) -> Result<PathBuf, ToolError> {
+    if raw.is_empty() || raw.contains('\0') {
+        return Err(ToolError::Invalid(format!("`{key}` is not a path: give the name of a file")));
+    }
+    let mut path = PathBuf::new();
+    for part in cwd.join(raw).components() {
+        match part {
+            Component::ParentDir => {
+                return Err(ToolError::Invalid(format!(
+                    "`{key}` is `{}`, which climbs with `..`: write the path without it",
+                    shorten(raw, SHOWN_BYTES)
+                )));
+            }
+            Component::CurDir => {}
+            Component::RootDir | Component::Prefix(_) | Component::Normal(_) => path.push(part),
+        }
+    }
+    Ok(path)
+}
+
+/// The most of a path or argument that an error or summary repeats.
+pub(crate) const SHOWN_BYTES: usize = 120;
+
+/// A text that fits, cut on a character boundary with a mark where something was left out. Of a path the end counts.
+pub(crate) fn shorten(text: &str, bytes: usize) -> String {
+    const MARK: &str = "…";
+    if text.len() <= bytes {
+        return text.to_owned();
+    }
+    let mut from = text.len() - bytes.saturating_sub(MARK.len());
+    while !text.is_char_boundary(from) {
+        from += 1;
+    }
+    format!("{MARK}{}", text.get(from..).unwrap_or_default())
+}
+
+pub(crate) fn show(path: &Path) -> String {
+    shorten(&path.to_string_lossy(), SHOWN_BYTES)
+}
+
+/// A result whose summary fits the context for good.
+pub(crate) fn output(summary: String, content: Option<String>) -> ToolOutput {
+    let mut summary = summary;
+    let mut end = SUMMARY_BYTES.min(summary.len());
+    while !summary.is_char_boundary(end) {
+        end -= 1;
+    }
+    summary.truncate(end);
+    ToolOutput { summary, content }
+}
+
+/// Does file work off the loop. A panic in it ends the call, not the pod.
+pub(crate) fn off_the_loop(work: impl FnOnce() -> Result<ToolOutput, ToolError> + Send + 'static) -> Running {
+    Box::pin(async move {
+        match tokio::task::spawn_blocking(work).await {
+            Ok(result) => result,
+            Err(e) => Err(ToolError::Internal(format!(
+                "the tool stopped unexpectedly ({e}): this is a defect of Minke"
+            ))),
+        }
+    })
+}
+
+/// A path's last part, for messages.
+pub(crate) fn file_name(path: &Path) -> OsString {
+    path.file_name().unwrap_or(path.as_os_str()).to_owned()
+}
