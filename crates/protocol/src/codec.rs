@@ -124,8 +124,18 @@ impl LineReader {
             self.found.push_back(Found::TooLong);
             return;
         }
+        self.make_room(piece.len());
         self.bytes.extend_from_slice(piece);
         self.begun += piece.len();
+    }
+
+    /// Grows by doubling, but not beyond one frame: a vector left to itself would keep up to two.
+    fn make_room(&mut self, more: usize) {
+        let needed = self.bytes.len() + more;
+        if needed > self.bytes.capacity() {
+            let doubled = (2 * self.bytes.capacity()).min(self.limit);
+            self.bytes.reserve_exact(needed.max(doubled) - self.bytes.len());
+        }
     }
 
     fn end_line(&mut self) {
@@ -151,5 +161,49 @@ impl LineReader {
         if self.bytes.len() < KEPT_BYTES && self.bytes.capacity() > 4 * KEPT_BYTES {
             self.bytes.shrink_to(KEPT_BYTES);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_endless_line_costs_one_frame() {
+        let mut reader = LineReader::new();
+        let piece = vec![b'x'; 64 * 1024];
+        let mut faults = 0;
+        let mut most = 0;
+        // 64 MiB; the limit is passed once and then nothing is kept, so a gigabyte would cost the same.
+        for _ in 0..1_024 {
+            reader.push(&piece);
+            most = most.max(reader.bytes.capacity());
+            while let Some(line) = reader.next() {
+                assert_eq!(line, Err(LineFault::TooLong { limit: FRAME_BYTES }));
+                faults += 1;
+            }
+        }
+        assert_eq!(faults, 1);
+        assert!(most <= FRAME_BYTES + piece.len(), "{most} bytes were kept");
+        assert!(reader.is_mid_line());
+        reader.push(b"\n{}\n");
+        assert_eq!(reader.next(), Some(Ok("{}")));
+        assert_eq!(reader.next(), None);
+        assert!(!reader.is_mid_line());
+        reader.push(b"");
+        assert!(reader.bytes.capacity() <= 256 * 1024, "the room of the long line is kept");
+    }
+
+    #[test]
+    fn a_line_of_exactly_one_frame_is_taken() {
+        let mut reader = LineReader::with_limit(4);
+        reader.push(b"abcd\nabcde\nab");
+        assert_eq!(reader.next(), Some(Ok("abcd")));
+        assert_eq!(reader.next(), Some(Err(LineFault::TooLong { limit: 4 })));
+        assert_eq!(reader.next(), None);
+        reader.push(b"c\r\n \t\n\n\xff\n");
+        assert_eq!(reader.next(), Some(Ok("abc\r")));
+        assert_eq!(reader.next(), Some(Err(LineFault::NotUtf8 { at: 0 })));
+        assert_eq!(reader.next(), None);
     }
 }

@@ -55,8 +55,12 @@ impl Frame {
 
     /// Reads a line, given without its newline. Unknown events, fields and words are no error.
     pub fn parse(line: &str) -> Result<Frame, BadFrame> {
-        let envelope: Envelope<'_> =
-            serde_json::from_str(line).map_err(|e| BadFrame { event: String::new(), why: e.to_string() })?;
+        let bad = |why: String| BadFrame { event: String::new(), why };
+        // A struct would also be read from an array; a line is an object.
+        if !line.trim_start().starts_with('{') {
+            return Err(bad("not a JSON object".to_owned()));
+        }
+        let envelope: Envelope<'_> = serde_json::from_str(line).map_err(|e| bad(e.to_string()))?;
         let data = envelope.data.map_or("{}", RawValue::get);
         let event = Event::read(&envelope.event, data)
             .map_err(|e| BadFrame { event: envelope.event.to_string(), why: e.to_string() })?;
@@ -266,7 +270,7 @@ impl Serialize for Around<'_> {
             members.serialize_field("waiting", waiting)?;
         }
         members.serialize_field("head", head)?;
-        members.serialize_field("in_flight", in_flight)?;
+        members.serialize_field("in_flight", &*in_flight.fitted())?;
         members.end()
     }
 }

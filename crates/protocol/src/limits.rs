@@ -8,6 +8,8 @@ pub const TOO_LONG_CLOSES: u32 = 8;
 pub const PAGE_ENTRIES: usize = 1_000;
 /// One piece of a blob, before base64: it fits a frame twice over.
 pub const BLOB_PIECE_BYTES: usize = 1024 * 1024;
+/// What is in flight, as it is written in a snapshot: the entries beside it need the rest of the frame.
+pub const IN_FLIGHT_BYTES: usize = 1024 * 1024;
 /// Methods of one client that wait: beyond it the server stops reading that client.
 pub const WAITING_METHODS: usize = 64;
 /// Inputs in the queue: a person loses track long before.

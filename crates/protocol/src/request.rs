@@ -9,6 +9,7 @@ use minke_record::ErrorCode;
 use serde::Deserialize;
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{DeserializeSeed, Deserializer, IntoDeserializer, MapAccess, Visitor};
+use serde_json::Value;
 use serde_json::value::RawValue;
 
 use crate::event::Refusal;
@@ -40,6 +41,10 @@ impl Request {
         let bad = |id: Option<Id>, message: String| {
             Err(BadRequest { id, refusal: Refusal::new(ErrorCode::InvalidRequest, cut(message)) })
         };
+        // A struct would also be read from an array; a line is an object.
+        if !line.trim_start().starts_with('{') {
+            return bad(None, format!("the line is not a JSON object: it begins with `{}`", quote(line)));
+        }
         let envelope: Envelope<'_> = match serde_json::from_str(line) {
             Ok(envelope) => envelope,
             Err(e) => return bad(None, format!("the line is not a JSON object with a `method`: {e}")),
@@ -140,8 +145,33 @@ pub(crate) fn read_params<T: for<'de> Deserialize<'de>>(params: Option<&RawValue
     let read = reader.deserialize_map(Params(&mut at, std::marker::PhantomData));
     read.map_err(|e| {
         let why = without_place(&e.to_string());
-        if at.is_empty() { BadParams(format!("params: {why}")) } else { BadParams::field(&quote(&at), why) }
+        let at = if at.is_empty() { culprit::<T>(text) } else { Some(at) };
+        match at {
+            Some(name) => BadParams::field(&quote(&name), why),
+            None => BadParams(format!("params: {why}")),
+        }
     })
+}
+
+/// The field behind an error of a tagged shape, whose members are read only when all of them have come: the one
+/// without which the error is another. A field that is missing names itself.
+fn culprit<T: for<'de> Deserialize<'de>>(text: &str) -> Option<String> {
+    const TRIED_FIELDS: usize = 16;
+    let error = |members: serde_json::Map<String, Value>| {
+        T::deserialize(Value::Object(members)).err().map(|e| e.to_string())
+    };
+    let members: serde_json::Map<String, Value> = serde_json::from_str(text).ok()?;
+    let why = error(members.clone());
+    if members.len() > TRIED_FIELDS || why.as_ref().is_some_and(|why| why.starts_with("missing field")) {
+        return None;
+    }
+    let matters = |name: &&String| {
+        let mut without = members.clone();
+        without.remove(*name);
+        error(without) != why
+    };
+    // The tag changes every error; it is to blame only if nothing else is.
+    members.keys().filter(|name| *name != "kind").find(matters).cloned()
 }
 
 /// The place that serde_json adds counts from the beginning of the params, not of the line: it would mislead.

@@ -3,6 +3,8 @@
 use minke_record::{CallId, Millis, PodName, SessionId, Text, WaitingOn, words};
 use serde::{Deserialize, Serialize};
 
+use crate::limits::IN_FLIGHT_BYTES;
+
 words! {
     /// What the pod is doing, for those who know only three words.
     pub enum Status { Idle = "idle", Running = "running", Paused = "paused" }
@@ -79,6 +81,47 @@ pub struct InFlight {
     pub blocks: Vec<Block>,
     #[serde(default)]
     pub commands: Vec<OpenCommand>,
+}
+
+impl InFlight {
+    /// The same, cut so that it fits a frame beside the entries: of texts that are too long the end stays.
+    pub fn fitted(&self) -> std::borrow::Cow<'_, InFlight> {
+        let fits = |of: &InFlight| {
+            let written = serde_json::to_string(of).expect("writing plain data to memory does not fail");
+            written.len() <= IN_FLIGHT_BYTES
+        };
+        let mut fitted = std::borrow::Cow::Borrowed(self);
+        let mut kept = IN_FLIGHT_BYTES;
+        while !fits(&fitted) && kept > 0 {
+            kept /= 2;
+            let mut shorter = self.clone();
+            shorter.texts_mut(|text| keep_end(text, kept));
+            fitted = std::borrow::Cow::Owned(shorter);
+        }
+        fitted
+    }
+
+    fn texts_mut(&mut self, mut visit: impl FnMut(&mut String)) {
+        for block in &mut self.blocks {
+            match block {
+                Block::Text { text } | Block::Thinking { text } => visit(text),
+                Block::ToolCall { arguments, .. } => visit(arguments),
+                Block::Unknown => {}
+            }
+        }
+        for command in &mut self.commands {
+            command.output.iter_mut().for_each(|piece| visit(&mut piece.text));
+        }
+    }
+}
+
+/// Keeps the last `kept` bytes, and says what was left out.
+fn keep_end(text: &mut String, kept: usize) {
+    if text.len() <= kept {
+        return;
+    }
+    let at = text.ceil_char_boundary(text.len() - kept);
+    text.replace_range(..at, &format!("[{at} bytes left out] "));
 }
 
 /// A block of the reply that is still streaming.

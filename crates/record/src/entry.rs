@@ -526,7 +526,9 @@ entry_structs! {
         pub event: PodEvent,
     }
 
+    /// The report of this number has arrived. Written `outbox_seq`: the line's own `seq` stands in the same object.
     pub struct OutboxAck {
+        #[serde(rename = "outbox_seq")]
         pub seq: u64,
     }
 
@@ -565,9 +567,10 @@ entry_structs! {
         pub status: TaskStatus,
     }
 
-    /// How far this pod has read a child's output.
+    /// How far this pod has read a child's output. Written `to_seq`: the line's own `seq` stands in the same object.
     pub struct ReadTo {
         pub session: SessionId,
+        #[serde(rename = "to_seq")]
         pub seq: u64,
     }
 
@@ -842,10 +845,7 @@ impl Decision {
     pub fn approves(&self) -> bool {
         matches!(
             self,
-            Decision::Approved
-                | Decision::ApprovedForSession
-                | Decision::ApprovedRule
-                | Decision::Answered
+            Decision::Approved | Decision::ApprovedForSession | Decision::ApprovedRule | Decision::Answered
         )
     }
 }
