@@ -77,12 +77,23 @@ pub struct BlockEnd {
 /// A whole reply ends with `Done`.
 #[derive(Debug, Clone, PartialEq)]
 pub enum ModelEvent {
-    BlockStart { index: u32, kind: BlockKind },
+    BlockStart {
+        index: u32,
+        kind: BlockKind,
+    },
     /// Text, thinking, or a piece of a call's arguments: what the block's kind says.
-    Delta { index: u32, text: String },
-    BlockStop { index: u32, end: BlockEnd },
+    Delta {
+        index: u32,
+        text: String,
+    },
+    BlockStop {
+        index: u32,
+        end: BlockEnd,
+    },
     Usage(TokenUsage),
-    Done { stop: StopReason },
+    Done {
+        stop: StopReason,
+    },
 }
 
 /// Tokens of one request; cached ones apart. `cost_usd` is `None` when the price is unknown.

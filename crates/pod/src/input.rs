@@ -5,8 +5,8 @@
 
 use minke_model::{Failure, ModelEvent};
 use minke_record::{
-    Action, Actor, AlertLevel, AlertSource, AskId, CallId, Class, Decision, Holder, InputSegment, Item, Millis,
-    Opened, PodEvent, PodName, Preview, QueueId, Route, RunId, SessionId, ToolSpec,
+    Action, Actor, AlertLevel, AlertSource, AskId, CallId, Class, Decision, Holder, InputSegment, Item,
+    Millis, Opened, PodEvent, PodName, Preview, QueueId, Route, RunId, SessionId, ToolSpec,
 };
 use serde_json::Value;
 
@@ -27,26 +27,47 @@ pub enum What {
     /// Somebody wants something.
     Order(Box<Request>),
     /// A piece of the reply to request `call`.
-    Model { call: u64, event: ModelEvent },
+    Model {
+        call: u64,
+        event: ModelEvent,
+    },
     /// The reply to request `call` will not be whole.
-    ModelFailed { call: u64, failure: Failure },
+    ModelFailed {
+        call: u64,
+        failure: Failure,
+    },
     /// What a call would touch, or why it cannot be made at all.
-    Prepared { call_id: CallId, prepared: Result<Prepared, String> },
+    Prepared {
+        call_id: CallId,
+        prepared: Result<Prepared, String>,
+    },
     /// A call that was started has ended.
-    CallEnded { call_id: CallId, ended: CallEnd },
+    CallEnded {
+        call_id: CallId,
+        ended: CallEnd,
+    },
     /// Whether a verifiable call of an earlier life took effect.
-    FileChecked { call_id: CallId, found: FileFound },
+    FileChecked {
+        call_id: CallId,
+        found: FileFound,
+    },
     Timer(Timer),
     /// SIGTERM or SIGINT.
     Signal,
     /// How many clients are connected now.
     Clients(usize),
     /// A write failed; the pod was made again from the log. Its open run ends here.
-    StorageFailed { message: String },
+    StorageFailed {
+        message: String,
+    },
     /// There is space again.
     StorageBack,
     /// A hand has something to tell the person.
-    Alert { level: AlertLevel, source: AlertSource, message: String },
+    Alert {
+        level: AlertLevel,
+        source: AlertSource,
+        message: String,
+    },
 }
 
 /// What the process knows when it begins.
@@ -94,26 +115,67 @@ pub struct ReplyTo(pub u64);
 /// driver answers them; they stand in the state table all the same.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Order {
-    Run { input: Vec<InputSegment>, mode: RunMode, op_id: Option<String> },
-    Dequeue { id: QueueId },
-    Notify { message: String, auto_run: bool },
+    Run {
+        input: Vec<InputSegment>,
+        mode: RunMode,
+        op_id: Option<String>,
+    },
+    Dequeue {
+        id: QueueId,
+    },
+    Notify {
+        message: String,
+        auto_run: bool,
+    },
     /// From a child; `from_seq` makes it once.
-    PodEvent { event: PodEvent, from: Option<SessionId>, from_seq: Option<u64> },
-    Resume { detail: Option<String> },
-    Pause { detail: Option<String> },
-    Cancel { detail: Option<String> },
-    Answer { ask: AskId, decision: Decision, note: Option<String> },
-    Compact { instructions: Option<String> },
+    PodEvent {
+        event: PodEvent,
+        from: Option<SessionId>,
+        from_seq: Option<u64>,
+    },
+    Resume {
+        detail: Option<String>,
+    },
+    Pause {
+        detail: Option<String>,
+    },
+    Cancel {
+        detail: Option<String>,
+    },
+    Answer {
+        ask: AskId,
+        decision: Decision,
+        note: Option<String>,
+    },
+    Compact {
+        instructions: Option<String>,
+    },
     /// The driver has read what the log says about `to_seq` and whether the head is still the expected one.
     Rewind(Box<Rewind>),
-    Undo { run: Option<RunId> },
-    CallTool { name: String, arguments: String, call_id: Option<CallId> },
-    Checkpoint { id: String, state: Value },
+    Undo {
+        run: Option<RunId>,
+    },
+    CallTool {
+        name: String,
+        arguments: String,
+        call_id: Option<CallId>,
+    },
+    Checkpoint {
+        id: String,
+        state: Value,
+    },
     Set(Box<Changes>),
     Yield,
-    RestartMcp { server: String },
-    Shutdown { mode: ShutdownMode },
-    Wait { until: Until, timeout_ms: u64 },
+    RestartMcp {
+        server: String,
+    },
+    Shutdown {
+        mode: ShutdownMode,
+    },
+    Wait {
+        until: Until,
+        timeout_ms: u64,
+    },
 }
 
 /// What a `run` does when a run is open already.
@@ -210,4 +272,3 @@ pub enum Timer {
     Wait(ReplyTo),
     AskExpires(AskId),
 }
-

@@ -3,8 +3,29 @@
 //! `Pod::step` takes one input and gives what is to be written, shown and done. Durable state changes only in
 //! `State::apply`, so replaying the log gives the same pod. No clock, disk, socket, task or randomness is here.
 
+mod audit;
+mod birth;
+mod boot;
+mod calls;
+mod gate;
 mod input;
+mod notes;
+mod orders;
+mod pod;
+mod reply;
+mod rewind;
+mod run;
+mod state;
+mod status;
 mod step;
+mod stop;
+mod table;
 
+pub use audit::Audit;
+pub use birth::{Forking, Moment, NewSession, Task, Visit, Visitor, Written, fork, new_session, visit};
 pub use input::*;
+pub use pod::Pod;
+pub use rewind::{RewindScan, Target};
+pub use state::State;
 pub use step::*;
+pub use table::{Cell, MethodKind, cell};

@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use minke_model::Prompt;
 use minke_record::{
-    Action, AlertLevel, AlertSource, Blob, CallId, Class, Draft, ErrorCode, InputSegment, Millis, Preview, QueueId,
-    RunId, Text, WaitingOn,
+    Action, AlertLevel, AlertSource, Blob, CallId, Class, Draft, ErrorCode, InputSegment, Millis, Preview,
+    QueueId, RunId, Text, WaitingOn,
 };
 
 use crate::input::{ReplyTo, Timer};
@@ -44,15 +44,33 @@ pub struct Live {
 #[derive(Debug, Clone, PartialEq)]
 pub enum LiveWhat {
     Status(Status),
-    TextDelta { text: String },
+    TextDelta {
+        text: String,
+    },
     ThinkingStart,
-    ThinkingDelta { text: String },
-    ToolCallStart { id: CallId, name: String },
-    ToolCallArgs { id: CallId, json: String },
-    CompactStart { reason: String },
-    CompactFailed { error: String },
+    ThinkingDelta {
+        text: String,
+    },
+    ToolCallStart {
+        id: CallId,
+        name: String,
+    },
+    ToolCallArgs {
+        id: CallId,
+        json: String,
+    },
+    CompactStart {
+        reason: String,
+    },
+    CompactFailed {
+        error: String,
+    },
     /// An alert that is not logged.
-    Alert { level: AlertLevel, source: AlertSource, message: String },
+    Alert {
+        level: AlertLevel,
+        source: AlertSource,
+        message: String,
+    },
     /// The last one.
     Shutdown,
 }
@@ -143,7 +161,9 @@ pub enum Given {
     Input(Vec<InputSegment>),
     Call(CallId),
     /// Whether what was waited for holds, or only the time is over.
-    Waited { reached: bool },
+    Waited {
+        reached: bool,
+    },
 }
 
 /// Why an order was not accepted: for programs the code, for people the message.
@@ -163,19 +183,44 @@ impl Refusal {
 #[derive(Debug, Clone, PartialEq)]
 pub enum Effect {
     /// Start a request; its stream comes back as `What::Model` and `What::ModelFailed`.
-    AskModel { call: u64, prompt: Arc<Prompt> },
+    AskModel {
+        call: u64,
+        prompt: Arc<Prompt>,
+    },
     /// Drop a request; nothing more is heard of it.
-    StopModel { call: u64 },
+    StopModel {
+        call: u64,
+    },
     /// `prepare` and `preview` a call; comes back as `What::Prepared`.
-    Prepare { call_id: CallId, tool: String, arguments: Text },
+    Prepare {
+        call_id: CallId,
+        tool: String,
+        arguments: Text,
+    },
     /// Run a call; comes back as `What::CallEnded`.
-    RunCall { call_id: CallId, tool: String, arguments: Text, class: Class, action: Action },
+    RunCall {
+        call_id: CallId,
+        tool: String,
+        arguments: Text,
+        class: Class,
+        action: Action,
+    },
     /// Stop a call and its whole process tree; nothing more is heard of it.
-    StopCall { call_id: CallId },
+    StopCall {
+        call_id: CallId,
+    },
     /// Look at the file of a verifiable call; comes back as `What::FileChecked`.
-    CheckFile { call_id: CallId, preview: Preview },
-    SetTimer { timer: Timer, at: Millis },
-    ClearTimer { timer: Timer },
+    CheckFile {
+        call_id: CallId,
+        preview: Preview,
+    },
+    SetTimer {
+        timer: Timer,
+        at: Millis,
+    },
+    ClearTimer {
+        timer: Timer,
+    },
     /// The pod is at its end: flush, say goodbye, let go.
     Exit,
 }

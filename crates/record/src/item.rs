@@ -33,7 +33,11 @@ pub enum Item {
         encrypted: Option<Text>,
     },
     /// `arguments` is the JSON text as the model wrote it.
-    ToolCall { call_id: CallId, name: String, arguments: Text },
+    ToolCall {
+        call_id: CallId,
+        name: String,
+        arguments: Text,
+    },
     ToolResult {
         call_id: CallId,
         summary: String,
@@ -54,9 +58,16 @@ pub enum Item {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Content {
-    Text { text: Text },
-    Image { blob: String, media_type: String },
-    Refusal { text: Text },
+    Text {
+        text: Text,
+    },
+    Image {
+        blob: String,
+        media_type: String,
+    },
+    Refusal {
+        text: Text,
+    },
     #[serde(other)]
     Unknown,
 }
@@ -100,13 +111,31 @@ impl Item {
 /// A piece of what somebody says: an *input segment*, never called just a segment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum InputSegment {
-    Text { content: Text },
-    Paste { id: u64, chars: u64, lines: u64, content: Text },
-    FileRef { path: String },
-    Image { source: ImageSource, media_type: String },
-    KnowledgeRef { slug: String },
-    WorkflowInvoke { slug: String },
-    SkillRef { name: String },
+    Text {
+        content: Text,
+    },
+    Paste {
+        id: u64,
+        chars: u64,
+        lines: u64,
+        content: Text,
+    },
+    FileRef {
+        path: String,
+    },
+    Image {
+        source: ImageSource,
+        media_type: String,
+    },
+    KnowledgeRef {
+        slug: String,
+    },
+    WorkflowInvoke {
+        slug: String,
+    },
+    SkillRef {
+        name: String,
+    },
     /// A kind of a later version, kept as it came.
     Unknown(Value),
 }

@@ -17,8 +17,8 @@ mod words;
 pub use action::{Action, Class, Judgement, Outcome, Permission, Preview, Scope, ScopeRule, Verdict};
 pub use entry::*;
 pub use facts::{
-    About, CallStage, Dispatched, EndResult, EndedRun, Facts, GoalFact, Granted, Note, OpDone, OpGave, OpenAsk,
-    OpenCall, OpenChild, OpenLlm, OpenRun, Queued, Report, TaskFact, Usage,
+    About, CallStage, Dispatched, EndResult, EndedRun, Facts, GoalFact, Granted, Note, OpDone, OpGave,
+    OpenAsk, OpenCall, OpenChild, OpenLlm, OpenRun, Queued, Report, TaskFact, Usage,
 };
 pub use ids::{AskId, BadName, CallId, Ids, Millis, PodName, QueueId, RunId, SessionId};
 pub use item::{Content, ImageSource, InputSegment, Item, Role, SystemItem, SystemKind, flatten};

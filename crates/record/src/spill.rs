@@ -48,7 +48,8 @@ impl Kind {
                 }
             });
             // JSON escapes at worst six bytes for one; measure only when that could matter.
-            let long = left > LINE_BYTES / 6 - ENVELOPE_BYTES && written_len(self) > LINE_BYTES - ENVELOPE_BYTES;
+            let long =
+                left > LINE_BYTES / 6 - ENVELOPE_BYTES && written_len(self) > LINE_BYTES - ENVELOPE_BYTES;
             if !long || limit < 64 {
                 return blobs;
             }

@@ -58,7 +58,12 @@ pub trait Tool: Send + Sync {
     fn prepare(&self, arguments: &str, place: &Place) -> Result<Action, ToolError>;
 
     /// What the call would change, found by reading only and only inside the scope.
-    fn preview(&self, _arguments: &str, _action: &Action, _place: &Place) -> Result<Option<Preview>, ToolError> {
+    fn preview(
+        &self,
+        _arguments: &str,
+        _action: &Action,
+        _place: &Place,
+    ) -> Result<Option<Preview>, ToolError> {
         Ok(None)
     }
 

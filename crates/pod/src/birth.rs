@@ -1,0 +1,272 @@
+//! Steps that are written while no pod lives: a new session, a visit, a fork.
+//!
+//! They are made with the same `note` and the same fold as a pod's own steps, so a session is right from its first
+//! entry on whoever wrote it.
+
+use minke_record::{
+    Actor, Answer, Archived, AskId, Blob, CallStage, Checkpoint, ConfigChanged, Decision, Draft, ErrorCode,
+    FORMAT, ForkedFrom, Git, History, Holder, Ids, Inbox, InputSegment, Millis, Opened, Outcome, Parent,
+    PodName, QueueId, QueueMode, QueuedInput, Renamed, Scope, SegmentReason, SessionId, SessionStart,
+    StateWord, Unarchived,
+};
+use serde_json::Value;
+
+use crate::calls::Settled;
+use crate::pod::{Making, Pod};
+use crate::run::Beginning;
+use crate::state::State;
+use crate::step::{Refusal, Step};
+
+/// The moment at which a step outside a pod is made.
+#[derive(Debug, Clone, Copy)]
+pub struct Moment {
+    pub now: Millis,
+    pub seed: u64,
+}
+
+impl Moment {
+    fn making(self, state: &State) -> Making {
+        let now = self.now.max(state.facts.last_ts);
+        Making { now, ids: Ids::new(self.now, self.seed), step: Step::default() }
+    }
+}
+
+/// Entries to write whole, and the blobs that must be there before them.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Written {
+    pub blobs: Vec<Blob>,
+    pub entries: Vec<Draft>,
+}
+
+impl From<Making> for Written {
+    fn from(m: Making) -> Written {
+        Written { blobs: m.step.blobs, entries: m.step.entries }
+    }
+}
+
+/// What a creator knows of a new session.
+#[derive(Debug, Clone, PartialEq)]
+pub struct NewSession {
+    pub session: SessionId,
+    pub version: String,
+    pub name: PodName,
+    pub created_by: Actor,
+    pub cwd: String,
+    pub workspace: String,
+    pub git: Option<Git>,
+    pub manifest: Value,
+    pub scope: Scope,
+    pub mandate: Option<Value>,
+    pub metadata: Option<Value>,
+    pub parent: Option<Parent>,
+    /// The first task, as queued input: the pod takes it up when it boots.
+    pub task: Option<Task>,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct Task {
+    pub segments: Vec<InputSegment>,
+    pub op_id: Option<String>,
+    pub from: Actor,
+}
+
+/// The first step of a new session.
+pub fn new_session(at: Moment, new: NewSession) -> Written {
+    let mut pod = Pod::new(State::default());
+    let mut m = at.making(&pod.state);
+    let task = new.task;
+    pod.note(
+        &mut m,
+        SessionStart {
+            session: new.session,
+            format: FORMAT,
+            version: new.version,
+            name: new.name,
+            created_by: new.created_by,
+            cwd: new.cwd,
+            workspace: new.workspace,
+            git: new.git,
+            manifest: new.manifest,
+            scope: new.scope,
+            mandate: new.mandate,
+            metadata: new.metadata,
+            parent: new.parent,
+            from: None,
+        },
+    );
+    if let Some(task) = task {
+        let id = QueueId(m.ids.next_uuid());
+        let Task { segments, op_id, from } = task;
+        pod.note(&mut m, QueuedInput { id, segments, op_id, from, mode: QueueMode::Queue });
+    }
+    m.into()
+}
+
+/// Who visits.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Visitor {
+    pub pid: u32,
+    pub boot_id: String,
+    pub host: String,
+    pub version: String,
+    pub by: Actor,
+}
+
+/// What a visitor changes.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Visit {
+    Queue {
+        segments: Vec<InputSegment>,
+        op_id: Option<String>,
+    },
+    Notify {
+        message: String,
+        wake: bool,
+    },
+    Answer {
+        ask: AskId,
+        decision: Decision,
+        note: Option<String>,
+    },
+    Rename(PodName),
+    Archive(bool),
+    Checkpoint {
+        id: String,
+        state: Value,
+    },
+    Config {
+        key: String,
+        value: Value,
+    },
+    /// Gives a paused or interrupted run up.
+    Abandon {
+        reason: String,
+    },
+}
+
+/// `opened{as: visit}` and the change, in one step.
+pub fn visit(state: &State, at: Moment, visitor: Visitor, visit: Visit) -> Result<Written, Refusal> {
+    let mut pod = Pod::new(state.clone());
+    let mut m = at.making(state);
+    pod.note(
+        &mut m,
+        Opened {
+            epoch: state.facts.epoch + 1,
+            pid: visitor.pid,
+            boot_id: visitor.boot_id,
+            host: visitor.host,
+            version: visitor.version,
+            holder: Holder::Visit,
+        },
+    );
+    let by = visitor.by;
+    match visit {
+        Visit::Queue { op_id: Some(op_id), .. } if state.op(&op_id).is_some() => {
+            return Ok(Written::default());
+        }
+        Visit::Queue { segments, op_id } => {
+            let limit = state.manifest.pod.limits.queue;
+            if state.facts.queue.len() as u64 >= limit {
+                return Err(Refusal::new(ErrorCode::TooMany, format!("{limit} inputs wait already")));
+            }
+            let id = QueueId(m.ids.next_uuid());
+            pod.note(&mut m, QueuedInput { id, segments, op_id, from: by, mode: QueueMode::Queue });
+        }
+        Visit::Notify { message, wake } => {
+            let message = Some(message.into());
+            pod.note(&mut m, Inbox { from: by, from_seq: None, event: None, message, wake });
+        }
+        Visit::Answer { ask, decision, note } => {
+            if state.ask(ask).is_none() {
+                return Err(Refusal::new(ErrorCode::NotFound, format!("no question {ask} is open")));
+            }
+            pod.note(&mut m, Answer { id: ask, decision, note, by });
+        }
+        Visit::Rename(name) => {
+            pod.note(&mut m, Renamed { name, by });
+        }
+        Visit::Archive(true) => {
+            pod.note(&mut m, Archived { by });
+        }
+        Visit::Archive(false) => {
+            pod.note(&mut m, Unarchived { by });
+        }
+        Visit::Checkpoint { id, state } => {
+            pod.note(&mut m, Checkpoint { id, state });
+        }
+        Visit::Config { key, value } => {
+            pod.note(&mut m, ConfigChanged { key, value, by });
+        }
+        Visit::Abandon { reason } => {
+            if state.facts.run.is_some() {
+                pod.end_interrupted(&mut m, "the process ended");
+            }
+            if pod.state.resumable().is_none() {
+                return Err(Refusal::new(ErrorCode::NotRunning, "no run is paused or interrupted"));
+            }
+            pod.close_calls(&mut m, &reason);
+            pod.note_state(&mut m, StateWord::Abandoned, reason, &by);
+        }
+    }
+    Ok(m.into())
+}
+
+/// A fork: which session, from where.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Forking {
+    pub session: SessionId,
+    pub name: PodName,
+    pub created_by: Actor,
+    pub version: String,
+    pub from: ForkedFrom,
+}
+
+/// The first step of a fork, from the parent's state at the entry it is forked from. Context, tasks, goal and
+/// configuration come along; open calls are closed as `cancelled`; everything else stays with the parent.
+pub fn fork(parent: &State, at: Moment, forking: Forking) -> Result<Written, Refusal> {
+    let Some(about) = parent.facts.about.clone() else {
+        return Err(Refusal::new(ErrorCode::Internal, "the parent's log has no session_start"));
+    };
+    let same_as = forking.from.seq;
+    let mut pod = Pod::new(State { next_seq: 0, ..parent.clone() });
+    let mut m = at.making(parent);
+    pod.note(
+        &mut m,
+        SessionStart {
+            session: forking.session,
+            format: FORMAT,
+            version: forking.version,
+            name: forking.name,
+            created_by: forking.created_by,
+            cwd: about.cwd,
+            workspace: about.workspace,
+            git: None,
+            manifest: about.manifest,
+            scope: about.scope,
+            mandate: None,
+            metadata: None,
+            parent: None,
+            from: Some(forking.from),
+        },
+    );
+    if let Some(segment) = parent.segment.clone() {
+        pod.begin_segment(
+            &mut m,
+            Beginning {
+                reason: SegmentReason::Fork,
+                system_prompt: segment.system_prompt,
+                tools: segment.tools.as_ref().clone(),
+                config: segment.config,
+                history: History::SameAs { same_as },
+            },
+        );
+    }
+    let open: Vec<_> = pod.state.facts.calls.iter().map(|call| call.call_id.clone()).collect();
+    for call_id in open {
+        debug_assert!(!matches!(pod.state.call(&call_id).map(|c| &c.stage), Some(CallStage::Asked(_))));
+        let settled =
+            Settled::error(Outcome::Cancelled, "the session was forked here; it did not run in this one");
+        pod.settle_call(&mut m, &call_id, settled);
+    }
+    Ok(m.into())
+}

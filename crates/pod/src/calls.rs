@@ -1,0 +1,473 @@
+//! Calls: from "the model would like to" until "it is settled".
+//!
+//! Here: the life of one call, and who may move it on. Elsewhere: judging it (`gate`), running it (the driver).
+//! Invariant: a call runs at most once, unless it is pure or its file shows that it did not happen
+//! (`no_call_runs_twice_whenever_the_process_dies`).
+
+use minke_record::{
+    Action, Actor, Answer, Ask, AskId, AskKind, AskSubject, CallId, CallStage, Class, Decision, Durability,
+    Item, Judgement, Kind, OpenCall, Outcome, Text, ToolDispatch, ToolResult, Verdict, limits,
+};
+
+use crate::gate;
+use crate::input::{CallEnd, FileFound, Prepared};
+use crate::pod::{Making, Pod};
+use crate::step::Effect;
+
+/// How many calls of one turn run at the same time.
+const PARALLEL: usize = 8;
+
+/// What a hand is busy with, or what waits for one, in this life.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Work {
+    Preparing,
+    /// Judged and allowed; waits for its turn.
+    Ready(Box<Ready>),
+    /// A person has been asked; the action keeps its place in the order.
+    Asking(Action),
+    Running {
+        class: Class,
+        action: Action,
+    },
+    /// Somebody looks at the file of a verifiable call.
+    Checking,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Ready {
+    prepared: Prepared,
+    verdict: Verdict,
+}
+
+/// A call that a client made and that is not in the log yet.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Guest {
+    pub(crate) call_id: CallId,
+    pub(crate) tool: String,
+    pub(crate) arguments: Text,
+    pub(crate) by: Actor,
+    /// Set while a person is asked about it.
+    pub(crate) ask: Option<AskId>,
+}
+
+/// How a call is settled, in words for the model.
+pub(crate) struct Settled {
+    pub(crate) outcome: Outcome,
+    pub(crate) summary: String,
+    pub(crate) content: Option<String>,
+    pub(crate) verdict: Option<Verdict>,
+}
+
+impl Settled {
+    pub(crate) fn error(outcome: Outcome, message: impl Into<String>) -> Settled {
+        let message = message.into();
+        Settled { outcome, summary: message.clone(), content: Some(message), verdict: None }
+    }
+}
+
+impl Pod {
+    /// Calls of the model that have no result yet.
+    pub(crate) fn has_calls(&self) -> bool {
+        self.state.facts.calls.iter().any(|call| call.by.is_none())
+    }
+
+    fn model_calls(&self) -> Vec<OpenCall> {
+        self.state.facts.calls.iter().filter(|call| call.by.is_none()).cloned().collect()
+    }
+
+    /// Moves every call on that nobody is busy with.
+    pub(crate) fn work_on_calls(&mut self, m: &mut Making) {
+        for call in self.model_calls() {
+            let idle = !self.life.work.contains_key(&call.call_id);
+            match call.stage {
+                CallStage::Wished | CallStage::Answered { .. } if idle => {
+                    self.life.work.insert(call.call_id.clone(), Work::Preparing);
+                    let (tool, arguments) = (call.tool, call.arguments);
+                    m.effect(Effect::Prepare { call_id: call.call_id, tool, arguments });
+                }
+                CallStage::Wished
+                | CallStage::Answered { .. }
+                | CallStage::Asked(_)
+                | CallStage::Dispatched(_) => {}
+            }
+        }
+        self.dispatch_ready(m);
+    }
+
+    /// A call came back from its tool: it can be made, or it is badly formed.
+    pub(crate) fn prepared(&mut self, m: &mut Making, id: &CallId, prepared: Result<Prepared, String>) {
+        if let Some(at) = self.life.guests.iter().position(|guest| guest.call_id == *id) {
+            return self.guest_prepared(m, at, prepared);
+        }
+        if self.life.work.get(id) != Some(&Work::Preparing) {
+            return; // dropped by a pause, a cancel or a stop
+        }
+        let Some(call) = self.state.call(id).cloned() else { return };
+        let prepared = match prepared {
+            Ok(prepared) => prepared,
+            Err(message) => {
+                self.settle_call(m, id, Settled::error(Outcome::Invalid, message));
+                return self.go_on(m);
+            }
+        };
+        let digest = self.digest(&call.tool, &call.arguments, &prepared);
+        let verdict = match &call.stage {
+            CallStage::Answered { digest: asked, decision, note } if *asked == digest => {
+                answered_verdict(decision, note.as_deref())
+            }
+            CallStage::Wished
+            | CallStage::Answered { .. }
+            | CallStage::Asked(_)
+            | CallStage::Dispatched(_) => self.judge(&prepared.action),
+        };
+        match verdict.outcome {
+            Judgement::Allow => {
+                let ready = Box::new(Ready { prepared, verdict });
+                self.life.work.insert(id.clone(), Work::Ready(ready));
+                self.dispatch_ready(m);
+            }
+            Judgement::Ask => {
+                self.ask_about(m, &call, digest, &prepared);
+                self.life.work.insert(id.clone(), Work::Asking(prepared.action));
+                self.dispatch_ready(m);
+            }
+            Judgement::Deny | Judgement::Other(_) => {
+                self.settle_call(m, id, refused(verdict));
+                self.go_on(m);
+            }
+        }
+    }
+
+    fn judge(&self, action: &Action) -> Verdict {
+        let scope = self.state.facts.about.as_ref().map(|about| about.scope.clone()).unwrap_or_default();
+        gate::judge(self.state.manifest.permissions.posture, &scope, action)
+    }
+
+    fn digest(&self, tool: &str, arguments: &Text, prepared: &Prepared) -> String {
+        let cwd = self.state.facts.about.as_ref().map_or("", |about| about.cwd.as_str());
+        let before = prepared.preview.as_ref().and_then(|preview| preview.before.as_deref());
+        gate::digest(tool, arguments, cwd, before)
+    }
+
+    fn ask_about(&mut self, m: &mut Making, call: &OpenCall, digest: String, prepared: &Prepared) {
+        let shown = prepared.action.command.clone().or_else(|| prepared.preview.as_ref()?.diff.clone());
+        let text = shown.unwrap_or_else(|| format!("{} {}", call.tool, call.arguments.show()));
+        self.note_ask(m, call.call_id.clone(), digest, text);
+    }
+
+    fn note_ask(&mut self, m: &mut Making, call_id: CallId, digest: String, text: String) -> AskId {
+        let id = AskId(m.ids.next_uuid());
+        let options = [Decision::Approved, Decision::Denied, Decision::Abort];
+        self.note(
+            m,
+            Ask {
+                id,
+                ask: AskKind::Approval,
+                subject: AskSubject { call_id: Some(call_id), digest, text: Some(text) },
+                options: options.iter().map(ToString::to_string).collect(),
+                expires: None,
+            },
+        );
+        id
+    }
+
+    /// Starts what may start: in order, up to the limit, and never beside an earlier call that it conflicts with.
+    fn dispatch_ready(&mut self, m: &mut Making) {
+        let mut earlier: Vec<Action> = Vec::new();
+        let running = |work: &Work| matches!(work, Work::Running { .. } | Work::Checking);
+        let mut busy = self.life.work.values().filter(|work| running(work)).count();
+        for call in self.model_calls() {
+            match self.life.work.get(&call.call_id).cloned() {
+                // What an unprepared call would touch is not known, so nothing behind it may start yet.
+                Some(Work::Preparing | Work::Checking) => return,
+                Some(Work::Asking(action) | Work::Running { action, .. }) => earlier.push(action),
+                Some(Work::Ready(ready)) => {
+                    let action = ready.prepared.action.clone();
+                    if busy < PARALLEL && !earlier.iter().any(|other| other.conflicts(&action)) {
+                        self.dispatch(m, &call, *ready);
+                        busy += 1;
+                    }
+                    earlier.push(action);
+                }
+                None => {}
+            }
+        }
+    }
+
+    fn dispatch(&mut self, m: &mut Making, call: &OpenCall, ready: Ready) {
+        let Prepared { class, action, preview } = ready.prepared;
+        self.note(
+            m,
+            ToolDispatch {
+                call_id: call.call_id.clone(),
+                tool: call.tool.clone(),
+                class: class.clone(),
+                action: action.clone(),
+                preview,
+                verdict: ready.verdict,
+                by: call.by.clone(),
+                arguments: call.by.is_some().then(|| call.arguments.clone()),
+            },
+        );
+        self.run_call(m, call, class, action);
+    }
+
+    fn run_call(&mut self, m: &mut Making, call: &OpenCall, class: Class, action: Action) {
+        let work = Work::Running { class: class.clone(), action: action.clone() };
+        self.life.work.insert(call.call_id.clone(), work);
+        m.effect(Effect::RunCall {
+            call_id: call.call_id.clone(),
+            tool: call.tool.clone(),
+            arguments: call.arguments.clone(),
+            class,
+            action,
+        });
+    }
+
+    /// A started call has ended.
+    pub(crate) fn call_ended(&mut self, m: &mut Making, id: &CallId, ended: CallEnd) {
+        if !matches!(self.life.work.get(id), Some(Work::Running { .. })) {
+            return; // closed before it ended
+        }
+        let settled = match ended {
+            CallEnd::Done { summary, content } => {
+                Settled { outcome: Outcome::Done, summary, content, verdict: None }
+            }
+            CallEnd::Failed { message } => Settled::error(Outcome::Failed, message),
+            CallEnd::Invalid { message } => Settled::error(Outcome::Invalid, message),
+            CallEnd::TimedOut { after_ms } => {
+                Settled::error(Outcome::TimedOut, format!("timed out after {after_ms} ms and was stopped"))
+            }
+        };
+        self.settle_call(m, id, settled);
+        self.after_settling(m);
+    }
+
+    fn after_settling(&mut self, m: &mut Making) {
+        if self.life.pausing.is_some() {
+            self.pause_if_quiet(m);
+        } else {
+            self.go_on(m);
+        }
+    }
+
+    /// Notes the one result of a call.
+    pub(crate) fn settle_call(&mut self, m: &mut Making, id: &CallId, settled: Settled) {
+        let by = self.state.call(id).and_then(|call| call.by.clone());
+        self.settle_call_by(m, id, settled, by);
+    }
+
+    fn settle_call_by(&mut self, m: &mut Making, id: &CallId, settled: Settled, by: Option<Actor>) {
+        let work = self.life.work.remove(id);
+        let pure = matches!(work, Some(Work::Running { class: Class::Pure, .. }));
+        let is_error = settled.outcome != Outcome::Done;
+        let item = Item::ToolResult {
+            call_id: id.clone(),
+            summary: first_line(&settled.summary),
+            content: settled.content.map(Text::from),
+            is_error,
+            blob: None,
+        };
+        let Settled { outcome, verdict, .. } = settled;
+        let kind: Kind = ToolResult { item, outcome, verdict, by, notes: Vec::new() }.into();
+        self.note_as(m, kind, if pure { Durability::Lazy } else { Durability::Barrier });
+    }
+
+    /// Settles what an earlier life left open, by class. Used by `resume`.
+    pub(crate) fn settle_calls(&mut self, m: &mut Making) {
+        self.life.had_calls = true;
+        for call in self.model_calls() {
+            let CallStage::Dispatched(dispatched) = &call.stage else { continue };
+            match (&dispatched.class, &dispatched.preview) {
+                (Class::Pure, _) => {
+                    self.run_call(m, &call, Class::Pure, dispatched.action.clone());
+                }
+                (Class::Verifiable, Some(preview)) => {
+                    self.life.work.insert(call.call_id.clone(), Work::Checking);
+                    m.effect(Effect::CheckFile { call_id: call.call_id.clone(), preview: preview.clone() });
+                }
+                (Class::Verifiable | Class::Once | Class::Other(_), _) => {
+                    self.settle_call(m, &call.call_id, lost());
+                }
+            }
+        }
+    }
+
+    /// The file of a verifiable call says whether it happened.
+    pub(crate) fn file_checked(&mut self, m: &mut Making, id: &CallId, found: FileFound) {
+        if self.life.work.get(id) != Some(&Work::Checking) {
+            return;
+        }
+        let Some(call) = self.state.call(id).cloned() else { return };
+        let CallStage::Dispatched(dispatched) = call.stage.clone() else { return };
+        match found {
+            FileFound::Before if call.by.is_none() => {
+                return self.run_call(m, &call, dispatched.class, dispatched.action);
+            }
+            FileFound::Before => {
+                let settled = Settled::error(Outcome::Cancelled, "interrupted before it took effect");
+                self.settle_call(m, id, settled);
+            }
+            FileFound::After => {
+                let summary = "done before the interruption, as the file shows".to_owned();
+                self.settle_call(
+                    m,
+                    id,
+                    Settled { outcome: Outcome::Done, summary, content: None, verdict: None },
+                );
+            }
+            FileFound::Neither => self.settle_call(m, id, lost()),
+        }
+        self.after_settling(m);
+    }
+
+    /// Closes every open call of the model and its asks, because the run that made them does not go on.
+    pub(crate) fn close_calls(&mut self, m: &mut Making, why: &str) {
+        for call in self.model_calls() {
+            if let CallStage::Asked(ask) = &call.stage {
+                self.abort_ask(m, *ask, why);
+            }
+            let running = matches!(self.life.work.get(&call.call_id), Some(Work::Running { .. }));
+            if running {
+                m.effect(Effect::StopCall { call_id: call.call_id.clone() });
+            }
+            let settled = match &call.stage {
+                CallStage::Dispatched(d) if d.class != Class::Pure && !running => lost(),
+                CallStage::Dispatched(d) if d.class != Class::Pure => Settled::error(
+                    Outcome::Cancelled,
+                    format!("{why}; it was stopped and may have taken effect"),
+                ),
+                CallStage::Dispatched(_)
+                | CallStage::Wished
+                | CallStage::Asked(_)
+                | CallStage::Answered { .. } => {
+                    Settled::error(Outcome::Cancelled, format!("{why}; it did not run"))
+                }
+            };
+            self.settle_call(m, &call.call_id, settled);
+        }
+    }
+
+    pub(crate) fn abort_ask(&mut self, m: &mut Making, id: AskId, why: &str) {
+        if self.state.ask(id).is_some() {
+            let by = self.me();
+            self.note(m, Answer { id, decision: Decision::Abort, note: Some(why.to_owned()), by });
+        }
+    }
+
+    /// A client's call: the same gate, its result is not history.
+    fn guest_prepared(&mut self, m: &mut Making, at: usize, prepared: Result<Prepared, String>) {
+        let guest = self.life.guests.remove(at);
+        let prepared = match prepared {
+            Ok(prepared) => prepared,
+            Err(message) => {
+                let settled = Settled::error(Outcome::Invalid, message);
+                return self.settle_call_by(m, &guest.call_id, settled, Some(guest.by));
+            }
+        };
+        let verdict = if guest.ask.is_some() {
+            answered_verdict(&Decision::Approved, None)
+        } else {
+            self.judge(&prepared.action)
+        };
+        match verdict.outcome {
+            Judgement::Allow => {
+                let call = OpenCall {
+                    call_id: guest.call_id,
+                    tool: guest.tool,
+                    arguments: guest.arguments,
+                    stage: CallStage::Wished,
+                    by: Some(guest.by),
+                };
+                self.dispatch(m, &call, Ready { prepared, verdict });
+            }
+            Judgement::Ask => {
+                let digest = self.digest(&guest.tool, &guest.arguments, &prepared);
+                let shown = prepared.action.command.clone();
+                let text = shown.unwrap_or_else(|| format!("{} {}", guest.tool, guest.arguments.show()));
+                let ask = self.note_ask(m, guest.call_id.clone(), digest, text);
+                self.life.guests.push(Guest { ask: Some(ask), ..guest });
+            }
+            Judgement::Deny | Judgement::Other(_) => {
+                self.settle_call_by(m, &guest.call_id, refused(verdict), Some(guest.by));
+            }
+        }
+    }
+
+    /// The answer to a question about a client's own call. Gives whether there is such a call.
+    pub(crate) fn answer_guest(&mut self, m: &mut Making, ask: AskId, decision: &Decision) -> bool {
+        let Some(at) = self.life.guests.iter().position(|guest| guest.ask == Some(ask)) else { return false };
+        if decision.approves() {
+            let guest = &self.life.guests[at];
+            let (call_id, tool) = (guest.call_id.clone(), guest.tool.clone());
+            let arguments = guest.arguments.clone();
+            m.effect(Effect::Prepare { call_id, tool, arguments });
+        } else {
+            let guest = self.life.guests.remove(at);
+            let verdict = answered_verdict(decision, None);
+            self.settle_call_by(m, &guest.call_id, refused(verdict), Some(guest.by));
+        }
+        true
+    }
+
+    /// Whether a running call must be waited for when the run is paused: only pure ones can simply be dropped.
+    pub(crate) fn drop_pure_work(&mut self, m: &mut Making) -> bool {
+        let mine: Vec<CallId> = self.model_calls().into_iter().map(|call| call.call_id).collect();
+        let mut left = false;
+        for id in mine {
+            match self.life.work.get(&id) {
+                Some(Work::Running { class, .. }) if *class != Class::Pure => left = true,
+                Some(Work::Running { .. }) => {
+                    m.effect(Effect::StopCall { call_id: id.clone() });
+                    self.life.work.remove(&id);
+                }
+                Some(Work::Preparing | Work::Ready(_) | Work::Asking(_) | Work::Checking) => {
+                    self.life.work.remove(&id);
+                }
+                None => {}
+            }
+        }
+        left
+    }
+
+    /// Calls of the model that run now.
+    pub(crate) fn running_calls(&self) -> Vec<CallId> {
+        let runs = |id: &CallId| matches!(self.life.work.get(id), Some(Work::Running { .. }));
+        self.model_calls().into_iter().map(|call| call.call_id).filter(|id| runs(id)).collect()
+    }
+}
+
+fn lost() -> Settled {
+    Settled::error(
+        Outcome::Lost,
+        "interrupted; it may or may not have taken effect, and it was not run again",
+    )
+}
+
+fn refused(verdict: Verdict) -> Settled {
+    let message = format!("refused: {}", verdict.reason);
+    Settled { verdict: Some(verdict), ..Settled::error(Outcome::Refused, message) }
+}
+
+fn answered_verdict(decision: &Decision, note: Option<&str>) -> Verdict {
+    let outcome = if decision.approves() { Judgement::Allow } else { Judgement::Deny };
+    let reason = match note {
+        Some(note) => format!("{decision} by the person who was asked: {note}"),
+        None => format!("{decision} by the person who was asked"),
+    };
+    Verdict { outcome, rule: None, layer: Some("answer".to_owned()), reason, fence: None }
+}
+
+/// The first line, cut to what a summary may hold.
+fn first_line(text: &str) -> String {
+    let line = text.lines().next().unwrap_or("");
+    if line.len() <= limits::SUMMARY_BYTES {
+        return line.to_owned();
+    }
+    let room = limits::SUMMARY_BYTES - '…'.len_utf8();
+    let end = (0..=room).rev().find(|at| line.is_char_boundary(*at)).unwrap_or(0);
+    let mut cut = line.to_owned();
+    cut.truncate(end);
+    cut.push('…');
+    cut
+}

@@ -1,0 +1,383 @@
+//! Orders: what somebody wants of the pod. The table says what becomes of each; here it is done.
+
+use minke_record::{
+    Actor, Answer, Archived, AskId, CallId, CallStage, Checkpoint, ConfigChanged, Decision, DequeueReason,
+    Dequeued, EndResult, ErrorCode, Goal, GoalChange, History, InputSegment, OpGave, Progress, QueueId,
+    QueueMode, QueuedInput, Renamed, Rewound, RunResult, SegmentReason, StateChange, StateWord, Unarchived,
+    limits,
+};
+use serde_json::Value;
+
+use crate::calls::Guest;
+use crate::input::{Changes, Order, Request, Rewind, RunMode, ShutdownMode};
+use crate::pod::{Making, Pod, Stopping, Waiter};
+use crate::run::{Beginning, Opening, Said, trigger_of};
+use crate::step::{Effect, Given, Phase, Refusal};
+use crate::table::{Cell, cell};
+use crate::{ReplyTo, Timer};
+
+/// The longest a `wait` may wait.
+const WAIT_MS: u64 = 24 * 60 * 60 * 1_000;
+
+/// An input with everything that goes with it.
+struct Saying {
+    input: Vec<InputSegment>,
+    mode: RunMode,
+    op_id: Option<String>,
+    from: Actor,
+}
+
+impl Pod {
+    pub(crate) fn order(&mut self, m: &mut Making, request: Request) {
+        let Request { from, reply, order } = request;
+        let phase = self.phase();
+        let cell = cell(order.kind(), phase);
+        // The same operation twice gets the first answer, also when a new one would be refused.
+        let again = match &order {
+            Order::Run { op_id: Some(op_id), .. } => self.state.op(op_id).cloned(),
+            _ => None,
+        };
+        if let Some(gave) = again {
+            return m.accept(reply, given(&gave));
+        }
+        if let Cell::Refuse(code) = &cell {
+            return m.refuse(reply, Refusal::new(code.clone(), refusal_text(code, phase)));
+        }
+        let result = match order {
+            Order::Run { input, mode, op_id } => self.say(m, &cell, Saying { input, mode, op_id, from }),
+            Order::Dequeue { id } => self.dequeue(m, id),
+            Order::Notify { message, auto_run } => self.notify(m, &cell, from, message, auto_run),
+            Order::PodEvent { event, from: sender, from_seq } => {
+                self.pod_event(m, &cell, event, sender, from_seq)
+            }
+            Order::Resume { detail } => self.resume(m, from, detail),
+            Order::Pause { detail } => Ok(self.pause(m, &cell, detail)),
+            Order::Cancel { detail } => Ok(self.cancel(m, &cell, from, detail)),
+            Order::Answer { ask, decision, note } => self.answer(m, &cell, from, (ask, decision, note)),
+            Order::Compact { .. } => self.compact(&cell),
+            Order::Rewind(rewind) => self.rewind(m, *rewind, from),
+            Order::Undo { .. } => Err(Refusal::new(
+                ErrorCode::NotFound,
+                "there is nothing to undo: no run of this session has kept the state of a file",
+            )),
+            Order::CallTool { name, arguments, call_id } => self.call_tool(m, from, name, arguments, call_id),
+            Order::Checkpoint { id, state } => self.checkpoint(m, id, state),
+            Order::Set(changes) => self.set(m, *changes, &from),
+            Order::Yield => self.give_way(),
+            Order::RestartMcp { server } => Err(Refusal::new(
+                ErrorCode::NotFound,
+                format!("no MCP server `{server}`: this pod uses none"),
+            )),
+            Order::Shutdown { mode } => Ok(self.shutdown(m, &cell, mode)),
+            Order::Wait { until, timeout_ms } => return self.wait(m, reply, until, timeout_ms),
+        };
+        match result {
+            Ok(given) => m.accept(reply, given),
+            Err(refusal) => m.refuse(reply, refusal),
+        }
+    }
+
+    fn say(&mut self, m: &mut Making, cell: &Cell, saying: Saying) -> Result<Given, Refusal> {
+        let Saying { input, mode, op_id, from } = saying;
+        if input.is_empty() {
+            return Err(Refusal::new(ErrorCode::InvalidRequest, "`input` is empty: say something"));
+        }
+        if op_id.as_ref().is_some_and(|id| id.is_empty() || id.len() > limits::OP_ID_BYTES) {
+            let message = format!("`op_id` must have 1 to {} bytes", limits::OP_ID_BYTES);
+            return Err(Refusal::new(ErrorCode::InvalidRequest, message));
+        }
+        if let Some(refusal) = self.cannot_run() {
+            return Err(refusal);
+        }
+        let waits = self.state.facts.queue.iter().any(|queued| queued.mode != QueueMode::Steer);
+        match cell {
+            // In Idle with inputs that wait, a queued input takes its place behind them.
+            Cell::Start if mode == RunMode::Queue && waits => {
+                self.enqueue(m, input, op_id, from, QueueMode::Queue).inspect(|_| {
+                    self.next_from_queue(m);
+                })
+            }
+            Cell::QueueAndStart => self.enqueue(m, input, op_id, from, QueueMode::Queue).inspect(|_| {
+                self.next_from_queue(m);
+            }),
+            Cell::Queue => self.enqueue(m, input, op_id, from, QueueMode::Queue),
+            Cell::Steer => self.enqueue(m, input, op_id, from, QueueMode::Steer),
+            Cell::CancelThenStart => {
+                self.life.suspend_queue = true;
+                self.cancel_run(m, "interrupted by a new input");
+                self.life.suspend_queue = false;
+                Ok(self.start_said(m, input, op_id, from))
+            }
+            _ => Ok(self.start_said(m, input, op_id, from)),
+        }
+    }
+
+    fn start_said(
+        &mut self,
+        m: &mut Making,
+        segments: Vec<InputSegment>,
+        op_id: Option<String>,
+        from: Actor,
+    ) -> Given {
+        let said = Said { segments, op_id, from: from.clone(), queued: None };
+        let trigger = trigger_of(&from);
+        Given::Run(self.start_run(m, Opening { trigger, by: from, input: Some(said) }))
+    }
+
+    fn enqueue(
+        &mut self,
+        m: &mut Making,
+        segments: Vec<InputSegment>,
+        op_id: Option<String>,
+        from: Actor,
+        mode: QueueMode,
+    ) -> Result<Given, Refusal> {
+        let limit = self.state.manifest.pod.limits.queue;
+        if self.state.facts.queue.len() as u64 >= limit {
+            let message = format!("{limit} inputs wait already (pod.limits.queue); take one out or wait");
+            return Err(Refusal::new(ErrorCode::TooMany, message));
+        }
+        let id = QueueId(m.ids.next_uuid());
+        self.note(m, QueuedInput { id, segments, op_id, from, mode });
+        Ok(Given::Queued(id))
+    }
+
+    fn dequeue(&mut self, m: &mut Making, id: QueueId) -> Result<Given, Refusal> {
+        let Some(queued) = self.state.queued(id) else {
+            return Err(Refusal::new(ErrorCode::NotFound, format!("no input {id} waits in the queue")));
+        };
+        let segments = queued.segments.clone();
+        self.note(m, Dequeued { id, why: DequeueReason::Removed });
+        Ok(Given::Input(segments))
+    }
+
+    fn resume(&mut self, m: &mut Making, by: Actor, detail: Option<String>) -> Result<Given, Refusal> {
+        if let Some(refusal) = self.cannot_run() {
+            return Err(refusal);
+        }
+        if let Some(reason) = detail {
+            self.note_state(m, StateWord::Working, reason, &by);
+        }
+        match self.resume_run(m, by) {
+            Some(run) => Ok(Given::Run(run)),
+            None => Err(Refusal::new(ErrorCode::NotPaused, "no run is paused")),
+        }
+    }
+
+    pub(crate) fn note_state(&mut self, m: &mut Making, state: StateWord, reason: String, by: &Actor) {
+        let by = Some(by.clone());
+        self.note(m, StateChange { state, on: None, until: None, reason: Some(reason), by });
+    }
+
+    fn answer(
+        &mut self,
+        m: &mut Making,
+        cell: &Cell,
+        by: Actor,
+        answer: (AskId, Decision, Option<String>),
+    ) -> Result<Given, Refusal> {
+        let (id, decision, note) = answer;
+        if self.state.ask(id).is_none() {
+            return Err(Refusal::new(ErrorCode::NotFound, format!("no question {id} is open")));
+        }
+        let guest = self.life.guests.iter().any(|guest| guest.ask == Some(id));
+        if !guest && *cell == Cell::OnlyClientsCall {
+            return Err(Refusal::new(ErrorCode::NotFound, format!("no run waits for the answer to {id}")));
+        }
+        let call = self.state.facts.calls.iter().find(|call| call.stage == CallStage::Asked(id));
+        let call_id = call.map(|call| call.call_id.clone());
+        self.note(m, Answer { id, decision: decision.clone(), note, by: by.clone() });
+        if guest {
+            self.answer_guest(m, id, &decision);
+            return Ok(Given::Ok);
+        }
+        if let Some(call_id) = &call_id {
+            self.life.work.remove(call_id);
+        }
+        match cell {
+            Cell::ResumeOrKeep => {
+                let interrupted = self.last_result() == Some(&EndResult::Completed(RunResult::Interrupted));
+                if interrupted && self.state.facts.asks.is_empty() && self.cannot_run().is_none() {
+                    self.resume_run(m, by);
+                }
+            }
+            _ if decision == Decision::Abort => self.cancel_run(m, "aborted by the person who was asked"),
+            _ => self.go_on(m),
+        }
+        Ok(Given::Ok)
+    }
+
+    pub(crate) fn ask_expired(&mut self, m: &mut Making, id: AskId) {
+        if self.state.ask(id).is_some() {
+            let by = self.me();
+            let note = Some("nobody answered in time".to_owned());
+            self.note(m, Answer { id, decision: Decision::Denied, note, by });
+            self.go_on(m);
+        }
+    }
+
+    fn compact(&self, cell: &Cell) -> Result<Given, Refusal> {
+        match cell {
+            Cell::Nothing => Ok(Given::Ok),
+            _ => Err(Refusal::new(ErrorCode::InvalidRequest, "this version cannot compact a context yet")),
+        }
+    }
+
+    fn rewind(&mut self, m: &mut Making, rewind: Rewind, by: Actor) -> Result<Given, Refusal> {
+        if !rewind.head_fits {
+            let message = "the log has moved on since the targets were listed; list them again";
+            return Err(Refusal::new(ErrorCode::Conflict, message));
+        }
+        let (Some(target), Some(segment)) = (rewind.target, self.state.segment.clone()) else {
+            let message = format!("entry {} is not an input that can be gone back to", rewind.to_seq);
+            return Err(Refusal::new(ErrorCode::NotFound, message));
+        };
+        self.close_calls(m, "the session was rewound");
+        if self.phase() == Phase::Paused {
+            self.note_state(m, StateWord::Abandoned, "the session was rewound".to_owned(), &by);
+        }
+        self.note(m, Rewound { to_seq: rewind.to_seq });
+        self.begin_segment(
+            m,
+            Beginning {
+                reason: SegmentReason::Rewind,
+                system_prompt: segment.system_prompt,
+                tools: segment.tools.as_ref().clone(),
+                config: segment.config,
+                history: History::Here(target.history),
+            },
+        );
+        Ok(Given::Input(target.input))
+    }
+
+    fn call_tool(
+        &mut self,
+        m: &mut Making,
+        by: Actor,
+        name: String,
+        arguments: String,
+        call_id: Option<CallId>,
+    ) -> Result<Given, Refusal> {
+        let limit = self.state.manifest.pod.limits.methods;
+        if self.life.guests.len() as u64 >= limit {
+            return Err(Refusal::new(ErrorCode::TooMany, format!("{limit} calls of clients wait already")));
+        }
+        let call_id = call_id.unwrap_or_else(|| CallId(format!("client_{}", m.ids.next_uuid())));
+        let taken = self.state.call(&call_id).is_some()
+            || self.life.guests.iter().any(|guest| guest.call_id == call_id);
+        if taken
+            || call_id.0.is_empty()
+            || call_id.0.len() > limits::OP_ID_BYTES
+            || call_id.0.starts_with("call_")
+        {
+            let message = format!("`call_id` `{call_id}` is taken, empty, too long, or begins with `call_`");
+            return Err(Refusal::new(ErrorCode::InvalidRequest, message));
+        }
+        let arguments = minke_record::Text::from(arguments);
+        m.effect(Effect::Prepare {
+            call_id: call_id.clone(),
+            tool: name.clone(),
+            arguments: arguments.clone(),
+        });
+        self.life.guests.push(Guest { call_id: call_id.clone(), tool: name, arguments, by, ask: None });
+        Ok(Given::Call(call_id))
+    }
+
+    fn checkpoint(&mut self, m: &mut Making, id: String, state: Value) -> Result<Given, Refusal> {
+        let bytes = state.to_string().len();
+        if bytes > limits::CHECKPOINT_BYTES || id.is_empty() || id.len() > limits::OP_ID_BYTES {
+            let message = format!(
+                "a checkpoint has an `id` of 1 to {} bytes and a `state` of at most {} bytes (this one: {bytes})",
+                limits::OP_ID_BYTES,
+                limits::CHECKPOINT_BYTES
+            );
+            return Err(Refusal::new(ErrorCode::InvalidRequest, message));
+        }
+        self.note(m, Checkpoint { id, state });
+        Ok(Given::Ok)
+    }
+
+    fn set(&mut self, m: &mut Making, changes: Changes, by: &Actor) -> Result<Given, Refusal> {
+        if let Some(name) = changes.name {
+            self.note(m, Renamed { name, by: by.clone() });
+        }
+        match changes.archived {
+            Some(true) => {
+                self.note(m, Archived { by: by.clone() });
+            }
+            Some(false) => {
+                self.note(m, Unarchived { by: by.clone() });
+            }
+            None => {}
+        }
+        for (key, value) in changes.config {
+            self.note(m, ConfigChanged { key, value, by: by.clone() });
+        }
+        if let Some(route) = changes.route {
+            self.life.route = Some(route);
+        }
+        if let Some(goal) = changes.goal {
+            let change = if goal.is_some() { GoalChange::Set } else { GoalChange::Clear };
+            self.note(m, Goal { change, text: goal.unwrap_or_default(), used: 0, evidence: None });
+        }
+        if let Some((percent, note)) = changes.progress {
+            self.note(m, Progress { percent, note });
+        }
+        Ok(Given::Ok)
+    }
+
+    /// `yield`: the scope is free to be taken, unless somebody else relies on it.
+    fn give_way(&self) -> Result<Given, Refusal> {
+        if self.state.facts.children.is_empty() && self.life.work.is_empty() {
+            return Ok(Given::Ok);
+        }
+        Err(Refusal::new(ErrorCode::Conflict, "children or calls of this pod still use its scope"))
+    }
+
+    fn shutdown(&mut self, m: &mut Making, cell: &Cell, mode: ShutdownMode) -> Given {
+        if *cell == Cell::Nothing {
+            return Given::Ok;
+        }
+        if mode == ShutdownMode::AfterRun && self.state.facts.run.is_some() {
+            self.life.stopping = Some(Stopping::AfterRun);
+        } else {
+            self.shut_down(m);
+        }
+        Given::Ok
+    }
+
+    fn wait(&mut self, m: &mut Making, reply: Option<ReplyTo>, until: crate::Until, timeout_ms: u64) {
+        let Some(reply) = reply else {
+            let message = "`wait` needs an `id`: its reply is all it gives";
+            return m.refuse(None, Refusal::new(ErrorCode::InvalidRequest, message));
+        };
+        let at = m.now.saturating_add(timeout_ms.min(WAIT_MS));
+        m.effect(Effect::SetTimer { timer: Timer::Wait(reply), at });
+        self.life.waiters.push(Waiter { reply, until });
+    }
+}
+
+fn given(gave: &OpGave) -> Given {
+    match gave {
+        OpGave::Run(run) => Given::Run(*run),
+        OpGave::Queued(id) => Given::Queued(*id),
+    }
+}
+
+/// A refusal in words: what stands in the way and what to do.
+fn refusal_text(code: &ErrorCode, phase: Phase) -> String {
+    match (code, phase) {
+        (ErrorCode::AlreadyRunning, Phase::Compacting) => {
+            "the context is being compacted; wait or cancel it".into()
+        }
+        (ErrorCode::AlreadyRunning, _) => {
+            "a run is open; wait for its end, or use mode `queue`, `steer` or `interrupt`".into()
+        }
+        (ErrorCode::NotRunning, _) => "no run is open".into(),
+        (ErrorCode::NotPaused, _) => "no run is paused".into(),
+        (ErrorCode::Conflict, Phase::Stopping) => {
+            "the pod is stopping; send it again, it will be started anew".into()
+        }
+        (_, phase) => format!("not possible while the pod is {}", phase.name()),
+    }
+}

@@ -1,0 +1,318 @@
+//! The pod: one `step` for everything that reaches it, in whatever state.
+//!
+//! Here: the machine's parts, and how an entry is noted. Elsewhere: what each input leads to, one file a life.
+
+use std::collections::BTreeMap;
+
+use minke_record::{
+    Actor, Alert, AlertLevel, AlertSource, CallId, Carry, Draft, Durability, Entry, Ids, Kind, Millis, Route,
+    RunId, limits,
+};
+
+use crate::calls::Work;
+use crate::input::{Boot, Input, Until, What};
+use crate::reply::ReplyDraft;
+use crate::state::State;
+use crate::step::{Effect, Given, Live, LiveWhat, News, OpenBlock, Phase, Refusal, Reply, Status, Step};
+use crate::{ReplyTo, ShutdownMode, Timer};
+
+/// A carry is written this many entries before the limit, so that no step can run past it.
+const CARRY_MARGIN: u64 = 1_000;
+
+/// One agent: what it knows (durable, `state`) and what is going on in this life of it (`now`).
+#[derive(Debug)]
+pub struct Pod {
+    pub(crate) state: State,
+    pub(crate) life: Life,
+}
+
+/// What dies with the process. None of it decides anything that a restart would have to know.
+#[derive(Debug, Default)]
+pub(crate) struct Life {
+    pub(crate) boot: Option<Box<Boot>>,
+    /// A route that came with a change of the model.
+    pub(crate) route: Option<Route>,
+    /// The reply that is streaming in.
+    pub(crate) reply: Option<ReplyDraft>,
+    /// Why the model stopped in the turn that is going on.
+    pub(crate) stop_reason: String,
+    /// The turn that is going on has calls: its results are to be shown to the model.
+    pub(crate) had_calls: bool,
+    /// Calls that a hand is busy with, or that wait for one.
+    pub(crate) work: BTreeMap<CallId, Work>,
+    /// Calls that clients made and that are not dispatched yet.
+    pub(crate) guests: Vec<crate::calls::Guest>,
+    /// A `pause` waits for calls to end.
+    pub(crate) pausing: Option<Pausing>,
+    pub(crate) stopping: Option<Stopping>,
+    /// A run that ends now is followed by another at once: the queue waits.
+    pub(crate) suspend_queue: bool,
+    pub(crate) waiters: Vec<Waiter>,
+    pub(crate) clients: usize,
+    pub(crate) idle_timer: bool,
+    /// The log cannot be written; new runs are refused.
+    pub(crate) storage_failed: Option<String>,
+    pub(crate) told: Option<Status>,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Pausing {
+    pub(crate) reason: Option<String>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Stopping {
+    /// When the run that is open has ended.
+    AfterRun,
+    Now,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Waiter {
+    pub(crate) reply: ReplyTo,
+    pub(crate) until: Until,
+}
+
+/// One step being made: the moment, the ids, and what it has given so far.
+pub(crate) struct Making {
+    pub(crate) now: Millis,
+    pub(crate) ids: Ids,
+    pub(crate) step: Step,
+}
+
+impl Making {
+    pub(crate) fn effect(&mut self, effect: Effect) {
+        self.step.effects.push(effect);
+    }
+
+    pub(crate) fn accept(&mut self, to: Option<ReplyTo>, given: Given) {
+        if to.is_some() {
+            self.step.replies.push(Reply { to, result: Ok(given) });
+        }
+    }
+
+    pub(crate) fn refuse(&mut self, to: Option<ReplyTo>, refusal: Refusal) {
+        self.step.replies.push(Reply { to, result: Err(refusal) });
+    }
+}
+
+impl Pod {
+    /// A pod made from its log. Its first input is `What::Boot`.
+    pub fn new(state: State) -> Pod {
+        Pod { state, life: Life::default() }
+    }
+
+    /// The same process with a state made again from the log, after a write has failed: what was going on is gone.
+    pub fn rebuilt(state: State, old: Pod) -> Pod {
+        let life = Life {
+            boot: old.life.boot,
+            route: old.life.route,
+            stopping: old.life.stopping,
+            clients: old.life.clients,
+            waiters: old.life.waiters,
+            idle_timer: old.life.idle_timer,
+            told: old.life.told,
+            ..Life::default()
+        };
+        Pod { state, life }
+    }
+
+    pub fn state(&self) -> &State {
+        &self.state
+    }
+
+    /// The blocks of the reply that have begun and not ended.
+    pub fn open_blocks(&self) -> Vec<OpenBlock> {
+        self.life.reply.as_ref().map(ReplyDraft::open_blocks).unwrap_or_default()
+    }
+
+    /// What one input leads to. It is already folded into this pod: if it cannot be written, the pod is to be made
+    /// again from the log (`rebuilt`).
+    pub fn step(&mut self, input: Input) -> Step {
+        let mut m = Making {
+            now: input.now.max(self.state.facts.last_ts),
+            ids: Ids::new(input.now, input.seed),
+            step: Step::default(),
+        };
+        match input.what {
+            What::Boot(boot) => self.boot(&mut m, boot),
+            What::Order(request) => self.order(&mut m, *request),
+            What::Model { call, event } => self.model_said(&mut m, call, event),
+            What::ModelFailed { call, failure } => self.model_failed(&mut m, call, failure),
+            What::Prepared { call_id, prepared } => self.prepared(&mut m, &call_id, prepared),
+            What::CallEnded { call_id, ended } => self.call_ended(&mut m, &call_id, ended),
+            What::FileChecked { call_id, found } => self.file_checked(&mut m, &call_id, found),
+            What::Timer(timer) => self.timer(&mut m, timer),
+            What::Signal => self.stop_by_signal(&mut m, "a signal"),
+            What::Clients(count) => self.life.clients = count,
+            What::StorageFailed { message } => self.storage_failed(&mut m, message),
+            What::StorageBack => self.life.storage_failed = None,
+            What::Alert { level, source, message } => self.alert(&mut m, level, source, message),
+        }
+        self.settle(&mut m);
+        m.step
+    }
+
+    /// What every step ends with: a carry if it is time, the status if it changed, those who waited, the idle timer.
+    fn settle(&mut self, m: &mut Making) {
+        self.carry_if_due(m);
+        self.tell_status(m);
+        self.answer_waiters(m);
+        self.watch_idleness(m);
+    }
+
+    /// Notes an entry: spills what is too long, folds it, and puts it into the step.
+    pub(crate) fn note(&mut self, m: &mut Making, kind: impl Into<Kind>) -> u64 {
+        let kind = kind.into();
+        let durability = kind.durability();
+        self.note_as(m, kind, durability)
+    }
+
+    /// Notes an entry whose durability only the caller knows (the result of a pure call).
+    pub(crate) fn note_as(&mut self, m: &mut Making, mut kind: Kind, durability: Durability) -> u64 {
+        m.step.blobs.extend(kind.spill_texts());
+        let run = match &kind {
+            Kind::Invoke(_) => Some(RunId(m.ids.next_uuid())),
+            _ => self.state.facts.run.as_ref().map(|run| run.id),
+        };
+        let run = run.filter(|_| belongs_to_run(&kind));
+        let seq = self.state.next_seq;
+        let entry = Entry { seq, ts: m.now, run, more: false, kind, h: minke_record::Chain::ZERO };
+        self.state.apply(&entry);
+        let mut kind = entry.kind;
+        m.step.blobs.extend(kind.spill_lists());
+        m.step.news.push(News::Entry(m.step.entries.len()));
+        m.step.entries.push(Draft { seq, ts: m.now, run, kind, durability });
+        seq
+    }
+
+    pub(crate) fn alert(&mut self, m: &mut Making, level: AlertLevel, source: AlertSource, message: String) {
+        let mut message = message;
+        if message.len() > limits::ALERT_BYTES {
+            let end = (0..=limits::ALERT_BYTES).rev().find(|at| message.is_char_boundary(*at)).unwrap_or(0);
+            message.truncate(end);
+            message.push('…');
+        }
+        self.note(m, Alert { level, source, message });
+    }
+
+    pub(crate) fn live(&self, m: &mut Making, what: LiveWhat) {
+        let run = self.state.facts.run.as_ref().map(|run| run.id);
+        m.step.news.push(News::Live(Live { run, what }));
+    }
+
+    fn carry_if_due(&mut self, m: &mut Making) {
+        if self.state.since_carry < limits::CARRY_EVERY - CARRY_MARGIN || m.step.entries.is_empty() {
+            return;
+        }
+        let Some(start) = self.state.segment.as_ref().map(|segment| segment.start) else { return };
+        let (history, carry) = self.state.carry();
+        let segment = self.state.facts.segment;
+        self.note(m, Carry { segment, start, history, carry });
+    }
+
+    /// The route that the next request takes.
+    pub(crate) fn route(&self) -> Option<&Route> {
+        self.life.route.as_ref().or_else(|| self.life.boot.as_ref().and_then(|boot| boot.route.as_ref()))
+    }
+
+    pub(crate) fn me(&self) -> Actor {
+        Actor::minke()
+    }
+
+    /// The five states: what the log implies, and what is going on in this life.
+    pub fn phase(&self) -> Phase {
+        match self.life.stopping {
+            Some(Stopping::Now) => Phase::Stopping,
+            Some(Stopping::AfterRun) | None => self.state.phase(),
+        }
+    }
+
+    fn timer(&mut self, m: &mut Making, timer: Timer) {
+        match timer {
+            Timer::PauseGrace => self.pause_grace_over(m),
+            Timer::IdleExit => {
+                self.life.idle_timer = false;
+                if self.may_sleep() {
+                    self.stop_by_signal(m, "idle exit");
+                }
+            }
+            Timer::Wait(reply) => {
+                if let Some(at) = self.life.waiters.iter().position(|waiter| waiter.reply == reply) {
+                    self.life.waiters.remove(at);
+                    m.accept(Some(reply), Given::Waited { reached: false });
+                }
+            }
+            Timer::AskExpires(id) => self.ask_expired(m, id),
+        }
+    }
+
+    fn answer_waiters(&mut self, m: &mut Making) {
+        let reached = |pod: &Pod, until: Until| match until {
+            Until::Idle => pod.state.facts.run.is_none(),
+            Until::Ask => !pod.state.facts.asks.is_empty(),
+            Until::Seq(seq) => pod.state.next_seq > seq,
+        };
+        let (done, rest): (Vec<Waiter>, Vec<Waiter>) =
+            std::mem::take(&mut self.life.waiters).into_iter().partition(|w| reached(self, w.until));
+        self.life.waiters = rest;
+        for waiter in done {
+            m.effect(Effect::ClearTimer { timer: Timer::Wait(waiter.reply) });
+            m.accept(Some(waiter.reply), Given::Waited { reached: true });
+        }
+    }
+
+    /// Nothing holds the process: no client, no child, no call, and no run but one that waits for an ask.
+    fn may_sleep(&self) -> bool {
+        let waits = self.status().waiting.is_some_and(|w| w.on == minke_record::WaitingOn::Ask);
+        self.life.clients == 0
+            && self.state.facts.children.is_empty()
+            && self.life.work.is_empty()
+            && self.life.stopping.is_none()
+            && (self.state.facts.run.is_none() || waits)
+    }
+
+    fn watch_idleness(&mut self, m: &mut Making) {
+        let seconds = self.state.manifest.pod.idle_exit;
+        let sleepy = self.life.boot.is_some() && seconds > 0 && self.may_sleep();
+        if sleepy && !self.life.idle_timer {
+            self.life.idle_timer = true;
+            m.effect(Effect::SetTimer { timer: Timer::IdleExit, at: m.now + seconds * 1_000 });
+        } else if !sleepy && self.life.idle_timer {
+            self.life.idle_timer = false;
+            m.effect(Effect::ClearTimer { timer: Timer::IdleExit });
+        }
+    }
+}
+
+/// Facts of the session and of clients' own doings stand outside any run, whenever they come.
+fn belongs_to_run(kind: &Kind) -> bool {
+    match kind {
+        Kind::SessionStart(_)
+        | Kind::Opened(_)
+        | Kind::SegmentStart(_)
+        | Kind::Carry(_)
+        | Kind::QueuedInput(_)
+        | Kind::Inbox(_)
+        | Kind::Checkpoint(_)
+        | Kind::Rewound(_)
+        | Kind::ConfigChanged(_)
+        | Kind::Renamed(_)
+        | Kind::Archived(_)
+        | Kind::Unarchived(_)
+        | Kind::OutboxAck(_)
+        | Kind::Extension(_) => false,
+        Kind::ToolDispatch(e) => e.by.is_none(),
+        Kind::ToolResult(e) => e.by.is_none(),
+        _ => true,
+    }
+}
+
+impl From<ShutdownMode> for Stopping {
+    fn from(mode: ShutdownMode) -> Stopping {
+        match mode {
+            ShutdownMode::AfterRun => Stopping::AfterRun,
+            ShutdownMode::Now => Stopping::Now,
+        }
+    }
+}

@@ -1,0 +1,244 @@
+//! The reply: from the first piece of a stream until the model has stopped.
+//!
+//! Here: the draft of the blocks, and what each piece leads to. A block is an entry when it is complete, so a crash
+//! keeps finished blocks and loses only the words still streaming.
+
+use std::collections::BTreeMap;
+
+use minke_model::{BlockEnd, BlockKind, Failure, FailureKind, ModelEvent, StopReason, TokenUsage};
+use minke_record::{
+    AlertLevel, AlertSource, AssistantItem, CallId, Content, Continues, ErrorCode, Item, LlmEnd, LlmOutcome,
+    LlmUsage, Role, Text,
+};
+
+use crate::pod::{Making, Pod};
+use crate::step::{Effect, LiveWhat, OpenBlock};
+
+/// How often the reply of one turn is continued after its stream broke.
+const CONTINUATIONS: u32 = 3;
+
+/// A reply on its way in.
+#[derive(Debug)]
+pub(crate) struct ReplyDraft {
+    pub(crate) call: u64,
+    blocks: BTreeMap<u32, Block>,
+    /// Something of this reply is in the log.
+    said: bool,
+    /// The newest word on tokens; noted once, when the request is over.
+    usage: Option<TokenUsage>,
+}
+
+#[derive(Debug)]
+struct Block {
+    kind: BlockKind,
+    id: CallId,
+    text: String,
+}
+
+impl ReplyDraft {
+    pub(crate) fn new(call: u64) -> ReplyDraft {
+        ReplyDraft { call, blocks: BTreeMap::new(), said: false, usage: None }
+    }
+
+    pub(crate) fn open_blocks(&self) -> Vec<OpenBlock> {
+        let open = |block: &Block| match &block.kind {
+            BlockKind::Text | BlockKind::Refusal => OpenBlock::Text { text: block.text.clone() },
+            BlockKind::Thinking => OpenBlock::Thinking { text: block.text.clone() },
+            BlockKind::ToolCall { name, .. } => OpenBlock::ToolCall {
+                id: block.id.clone(),
+                name: name.clone(),
+                arguments: block.text.clone(),
+            },
+        };
+        self.blocks.values().map(open).collect()
+    }
+}
+
+impl Pod {
+    pub(crate) fn model_said(&mut self, m: &mut Making, call: u64, event: ModelEvent) {
+        if self.life.reply.as_ref().is_none_or(|reply| reply.call != call) {
+            return; // a request that was stopped
+        }
+        match event {
+            ModelEvent::BlockStart { index, kind } => self.block_began(m, index, kind),
+            ModelEvent::Delta { index, text } => self.block_grew(m, index, text),
+            ModelEvent::BlockStop { index, end } => self.block_ended(m, index, end),
+            ModelEvent::Usage(usage) => {
+                if let Some(reply) = &mut self.life.reply {
+                    reply.usage = Some(usage);
+                }
+            }
+            ModelEvent::Done { stop } => self.reply_ended(m, &stop),
+        }
+    }
+
+    fn block_began(&mut self, m: &mut Making, index: u32, kind: BlockKind) {
+        let Some(reply) = &mut self.life.reply else { return };
+        // A provider's own ids are not stored: they repeat, and a session continues on another provider.
+        let id = CallId(format!("call_{}_{index}", reply.call));
+        let told = match &kind {
+            BlockKind::Thinking => Some(LiveWhat::ThinkingStart),
+            BlockKind::ToolCall { name, .. } => {
+                Some(LiveWhat::ToolCallStart { id: id.clone(), name: name.clone() })
+            }
+            BlockKind::Text | BlockKind::Refusal => None,
+        };
+        if reply.blocks.insert(index, Block { kind, id, text: String::new() }).is_some() {
+            return self.broke_contract(m, &format!("block {index} began twice"));
+        }
+        if let Some(what) = told {
+            self.live(m, what);
+        }
+    }
+
+    fn block_grew(&mut self, m: &mut Making, index: u32, text: String) {
+        let block = self.life.reply.as_mut().and_then(|reply| reply.blocks.get_mut(&index));
+        let Some(block) = block else {
+            return self.broke_contract(m, &format!("a piece of block {index}, which has not begun"));
+        };
+        block.text.push_str(&text);
+        let what = match &block.kind {
+            BlockKind::Text | BlockKind::Refusal => LiveWhat::TextDelta { text },
+            BlockKind::Thinking => LiveWhat::ThinkingDelta { text },
+            BlockKind::ToolCall { .. } => LiveWhat::ToolCallArgs { id: block.id.clone(), json: text },
+        };
+        self.live(m, what);
+    }
+
+    fn block_ended(&mut self, m: &mut Making, index: u32, end: BlockEnd) {
+        let Some(reply) = &mut self.life.reply else { return };
+        let call = reply.call;
+        let Some(block) = reply.blocks.remove(&index) else {
+            return self.broke_contract(m, &format!("the end of block {index}, which has not begun"));
+        };
+        reply.said = true;
+        self.note(m, AssistantItem { call, item: block.item(end) });
+    }
+
+    fn note_usage(&mut self, m: &mut Making, call: u64, usage: &TokenUsage) {
+        self.note(
+            m,
+            LlmUsage {
+                call,
+                input: usage.input,
+                output: usage.output,
+                cache_read: usage.cache_read,
+                cache_write: usage.cache_write,
+                cost_usd: usage.cost_usd.filter(|cost| cost.is_finite()),
+                cache_drop: None,
+            },
+        );
+    }
+
+    /// A stream that breaks its own rules is a provider's failure, not an empty answer.
+    fn broke_contract(&mut self, m: &mut Making, what: &str) {
+        let Some(call) = self.life.reply.as_ref().map(|reply| reply.call) else { return };
+        m.effect(Effect::StopModel { call });
+        let failure = Failure {
+            kind: FailureKind::Permanent,
+            message: format!("the provider's stream is out of order: {what}"),
+            status: None,
+            retry_after_ms: None,
+        };
+        self.model_failed(m, call, failure);
+    }
+
+    fn reply_ended(&mut self, m: &mut Making, stop: &StopReason) {
+        let (call, said) = self.keep_begun_text(m);
+        self.note(m, LlmEnd { call, outcome: LlmOutcome::Done, attempts: 1, stream_blob: None });
+        self.life.stop_reason = stop.as_str().to_owned();
+        let odd = match stop {
+            StopReason::MaxTokens => Some("the reply was cut at the model's output limit"),
+            StopReason::Refusal => Some("the model refused"),
+            StopReason::ContentFilter => Some("the provider's content filter stopped the reply"),
+            StopReason::EndTurn | StopReason::ToolUse | StopReason::StopSequence | StopReason::Other(_) => {
+                (!said).then_some("the model gave an empty reply")
+            }
+        };
+        if let Some(message) = odd {
+            self.alert(m, AlertLevel::Warn, AlertSource::Worker, message.to_owned());
+        }
+        self.go_on(m);
+    }
+
+    /// Ends the draft: begun text is kept as an entry, begun thinking and unfinished calls are dropped. Gives the
+    /// request's number and whether the model has said anything in this reply.
+    fn keep_begun_text(&mut self, m: &mut Making) -> (u64, bool) {
+        let Some(reply) = self.life.reply.take() else { return (0, false) };
+        let mut said = reply.said;
+        for block in reply.blocks.into_values() {
+            match block.kind {
+                BlockKind::Text | BlockKind::Refusal if !block.text.is_empty() => {
+                    said = true;
+                    self.note(m, AssistantItem { call: reply.call, item: block.item(BlockEnd::default()) });
+                }
+                BlockKind::Text | BlockKind::Refusal | BlockKind::Thinking => {}
+                BlockKind::ToolCall { name, .. } => {
+                    let message = format!("an unfinished call of {name} was dropped; it has not run");
+                    self.alert(m, AlertLevel::Warn, AlertSource::Worker, message);
+                }
+            }
+        }
+        if let Some(usage) = &reply.usage {
+            self.note_usage(m, reply.call, usage);
+        }
+        (reply.call, said)
+    }
+
+    /// Cuts a reply off at once. Gives whether the model has said anything in it.
+    pub(crate) fn cut_reply(&mut self, m: &mut Making) -> bool {
+        let Some(call) = self.life.reply.as_ref().map(|reply| reply.call) else { return false };
+        m.effect(Effect::StopModel { call });
+        let (call, said) = self.keep_begun_text(m);
+        self.note(m, LlmEnd { call, outcome: LlmOutcome::Cancelled, attempts: 1, stream_blob: None });
+        said
+    }
+
+    pub(crate) fn model_failed(&mut self, m: &mut Making, call: u64, failure: Failure) {
+        let Some(run) = &self.state.facts.run else { return };
+        if self.life.reply.as_ref().is_none_or(|reply| reply.call != call) {
+            return;
+        }
+        let attempt = run.continued + 1;
+        let (call, said) = self.keep_begun_text(m);
+        let retryable = failure.kind.retryable();
+        let outcome =
+            if said || failure.kind == FailureKind::Cut { LlmOutcome::Broken } else { LlmOutcome::Failed };
+        self.note(m, LlmEnd { call, outcome, attempts: 1, stream_blob: None });
+        if self.has_calls() {
+            // Whole calls came before the break: they are made, and the next request tells what came of them.
+            self.life.stop_reason = "broken".to_owned();
+            return self.go_on(m);
+        }
+        if retryable && attempt <= CONTINUATIONS {
+            let message = format!(
+                "the reply broke off and is continued ({attempt} of {CONTINUATIONS}): {}",
+                failure.message
+            );
+            self.alert(m, AlertLevel::Warn, AlertSource::Worker, message);
+            return self.next_request(m, Some(Continues { call, attempt, reason: failure.message }));
+        }
+        self.fail_run(m, ErrorCode::ProviderError, failure.message, retryable);
+    }
+}
+
+impl Block {
+    fn item(self, end: BlockEnd) -> Item {
+        match self.kind {
+            BlockKind::Text => Item::assistant(self.text),
+            BlockKind::Refusal => Item::Message {
+                role: Role::Assistant,
+                content: vec![Content::Refusal { text: self.text.into() }],
+            },
+            BlockKind::Thinking => Item::Reasoning {
+                text: self.text.into(),
+                summary: end.summary,
+                signature: end.signature.map(Text::from),
+                encrypted: end.encrypted.map(Text::from),
+            },
+            BlockKind::ToolCall { name, .. } => {
+                Item::ToolCall { call_id: self.id, name, arguments: self.text.into() }
+            }
+        }
+    }
+}

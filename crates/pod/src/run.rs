@@ -1,0 +1,312 @@
+//! The run: from one accepted trigger to exactly one terminal entry.
+//!
+//! Here: how it opens, asks the model, goes on and ends. Elsewhere: the reply (`reply`), the calls (`calls`), being
+//! stopped from outside (`stop`).
+//! Invariant: `end_run` is the only place that notes a terminal entry, and it does so exactly once a run
+//! (`every_accepted_run_has_exactly_one_end`).
+
+use minke_context::BUILDER;
+use minke_record::{
+    Actor, Continues, DequeueReason, Dequeued, EndResult, ErrorCode, History, InputSegment, Invoke, Item,
+    Kind, Large, LlmCall, Purpose, QueueId, QueueMode, Reserved, Role, RunCompleted, RunErrored, RunId,
+    RunResult, SegmentReason, SegmentStart, SystemEntry, SystemItem, SystemKind, Text, ToolSpec, Trigger,
+    TurnEnd, TurnResult, UserInput,
+};
+
+use crate::pod::{Making, Pod, Stopping};
+use crate::reply::ReplyDraft;
+use crate::step::{Effect, Refusal};
+
+/// What the model reads after a reply that ended in text and is to go on: providers refuse a request that ends with
+/// the assistant.
+const CONTINUE: &str = "[The reply above was interrupted. Continue from where it stopped; do not repeat it.]";
+/// What the model reads when a new input follows a run that was paused or interrupted.
+const INTERRUPT: &str = "[The previous run was interrupted before it finished.]";
+
+/// What opens a run.
+pub(crate) struct Opening {
+    pub(crate) trigger: Trigger,
+    pub(crate) by: Actor,
+    pub(crate) input: Option<Said>,
+}
+
+/// An input that opens a run.
+pub(crate) struct Said {
+    pub(crate) segments: Vec<InputSegment>,
+    pub(crate) op_id: Option<String>,
+    pub(crate) from: Actor,
+    pub(crate) queued: Option<QueueId>,
+}
+
+impl Pod {
+    /// Why no run can be opened now, if none can.
+    pub(crate) fn cannot_run(&self) -> Option<Refusal> {
+        if let Some(message) = &self.life.storage_failed {
+            let message = format!("the log cannot be written ({message}); free some space and try again");
+            return Some(Refusal::new(ErrorCode::StorageFailed, message));
+        }
+        if self.route().is_none() {
+            let why = self.life.boot.as_ref().map_or("", |boot| boot.no_route.as_str());
+            return Some(Refusal::new(ErrorCode::InvalidRequest, format!("there is no model to ask: {why}")));
+        }
+        None
+    }
+
+    /// Opens a run. What an earlier one left open is closed first, because providers refuse orphan calls.
+    pub(crate) fn start_run(&mut self, m: &mut Making, opening: Opening) -> RunId {
+        let interrupted = self.state.resumable().is_some() || self.has_calls();
+        self.note(m, Invoke { trigger: opening.trigger, by: opening.by, attempt: 1, continues: None });
+        if interrupted {
+            self.close_calls(m, "a new run has begun");
+            self.note_system(m, SystemKind::Interrupt, INTERRUPT);
+        }
+        self.ensure_segment(m);
+        if let Some(said) = opening.input {
+            if let Some(id) = said.queued {
+                self.note(m, Dequeued { id, why: DequeueReason::Run });
+            }
+            let Said { segments, op_id, from, queued } = said;
+            self.note(m, UserInput { segments, op_id, from, queued });
+        }
+        let id = self.open_run_id();
+        self.next_request(m, None);
+        id
+    }
+
+    /// Continues a paused or interrupted run: its open calls are settled by their class, then the model is asked.
+    pub(crate) fn resume_run(&mut self, m: &mut Making, by: Actor) -> Option<RunId> {
+        let last = self.state.resumable()?;
+        let invoke =
+            Invoke { trigger: Trigger::Resume, by, attempt: last.attempt + 1, continues: Some(last.id) };
+        self.note(m, invoke);
+        self.ensure_segment(m);
+        let id = self.open_run_id();
+        self.life.stop_reason = "resumed".to_owned();
+        self.tell_status(m);
+        if self.has_calls() {
+            self.settle_calls(m);
+            self.go_on(m);
+        } else {
+            self.next_request(m, None);
+        }
+        Some(id)
+    }
+
+    fn open_run_id(&self) -> RunId {
+        self.state.facts.run.as_ref().map(|run| run.id).expect("an `invoke` opens a run")
+    }
+
+    pub(crate) fn note_system(&mut self, m: &mut Making, kind: SystemKind, body: &str) {
+        self.note(m, SystemEntry { item: SystemItem { kind, cause: None, body: body.into() }, note: None });
+    }
+
+    /// A segment has one system prompt and one list of tools; when either is another now, a new one begins.
+    fn ensure_segment(&mut self, m: &mut Making) {
+        let Some(boot) = &self.life.boot else { return };
+        let config =
+            serde_json::json!({ "route": self.route(), "max_tokens": self.state.manifest.worker.max_tokens });
+        let fits = |segment: &minke_context::Segment| {
+            segment.system_prompt.bytes() == boot.system_prompt.len() as u64
+                && segment.system_prompt.here().is_none_or(|text| text == boot.system_prompt)
+                && *segment.tools == boot.tools
+                && segment.config == config
+        };
+        if self.state.segment.as_ref().is_some_and(fits) {
+            return;
+        }
+        let first = self.state.segment.is_none();
+        let (system_prompt, tools) = (Text::from(boot.system_prompt.clone()), boot.tools.clone());
+        self.begin_segment(
+            m,
+            Beginning {
+                reason: if first { SegmentReason::Initial } else { SegmentReason::Config },
+                system_prompt,
+                tools,
+                config,
+                history: if first {
+                    History::Here(self.state.context.to_items())
+                } else {
+                    History::SameAs { same_as: self.state.next_seq.saturating_sub(1) }
+                },
+            },
+        );
+    }
+
+    pub(crate) fn begin_segment(&mut self, m: &mut Making, beginning: Beginning) {
+        let segment = self.state.segment.as_ref().map_or(0, |segment| segment.number + 1);
+        let carry = Large::Here(Box::new(self.state.facts.clone()));
+        self.note(
+            m,
+            SegmentStart {
+                segment,
+                reason: beginning.reason,
+                system_prompt: beginning.system_prompt,
+                tools: Large::Here(beginning.tools),
+                config: beginning.config,
+                history: beginning.history,
+                carry,
+                compacted_to_seq: None,
+                tokens: None,
+            },
+        );
+    }
+
+    /// Asks the model: notes are drained, limits checked, the request is made from the context alone.
+    pub(crate) fn next_request(&mut self, m: &mut Making, continues: Option<Continues>) {
+        self.drain_notes(m);
+        self.tell_status_running(m);
+        self.life.had_calls = false;
+        let limit = self.state.manifest.worker.max_turns;
+        let Some(run) = &self.state.facts.run else { return };
+        let turn = run.turn;
+        if turn >= limit && continues.is_none() {
+            let reason = format!("the run has made {limit} requests (worker.max_turns)");
+            return self.end_run(m, RunResult::LimitReached, Some(reason));
+        }
+        let Some(route) = self.route().cloned() else {
+            return self.fail_run(m, ErrorCode::ProviderError, "there is no model to ask".to_owned(), false);
+        };
+        if let Some(call) = self.state.facts.calls.iter().find(|call| call.by.is_none()) {
+            let message = format!("call {} has no result; the request was not sent", call.call_id);
+            return self.fail_run(m, ErrorCode::Internal, message, false);
+        }
+        if ends_with_assistant(self.state.context.last()) {
+            self.note_system(m, SystemKind::Continue, CONTINUE);
+        }
+        let Some(segment) = &self.state.segment else {
+            let message = "there is no segment; the request was not sent".to_owned();
+            return self.fail_run(m, ErrorCode::Internal, message, false);
+        };
+        let max_tokens = self.state.manifest.worker.max_tokens;
+        let request = self.state.context.request(segment, &route, max_tokens);
+        debug_assert_eq!(self.state.context.orphan(), None, "an orphan call was about to be sent");
+        let call = self.state.facts.llm_calls;
+        self.note(
+            m,
+            LlmCall {
+                call,
+                turn,
+                purpose: Purpose::Turn,
+                route,
+                request_hash: request.hash,
+                builder: BUILDER,
+                reserved: Reserved {
+                    input: request.input_tokens,
+                    output: max_tokens.unwrap_or(0),
+                    usd: None,
+                },
+                continues,
+            },
+        );
+        self.life.reply = Some(ReplyDraft::new(call));
+        m.effect(Effect::AskModel { call, prompt: request.prompt });
+    }
+
+    /// `status{running}` comes before the first request of a run, when its input has been shown.
+    fn tell_status_running(&mut self, m: &mut Making) {
+        if self.life.told.as_ref().is_none_or(|told| told.phase != self.phase()) {
+            self.tell_status(m);
+        }
+    }
+
+    /// What follows a reply or a settled call: more calls, the next request, or the end.
+    pub(crate) fn go_on(&mut self, m: &mut Making) {
+        if self.state.facts.run.is_none() || self.life.reply.is_some() || self.life.pausing.is_some() {
+            return;
+        }
+        if self.has_calls() {
+            self.life.had_calls = true;
+            return self.work_on_calls(m);
+        }
+        self.end_turn(m, TurnResult::Finished);
+        if self.life.had_calls || self.notes_wait() {
+            return self.next_request(m, None);
+        }
+        self.end_run(m, RunResult::Finished, None);
+    }
+
+    pub(crate) fn end_turn(&mut self, m: &mut Making, result: TurnResult) {
+        if let Some(run) = self.state.facts.run.as_ref().filter(|run| run.in_turn) {
+            let turn = run.turn;
+            let stop_reason = std::mem::take(&mut self.life.stop_reason);
+            self.note(m, TurnEnd { turn, result, stop_reason });
+        }
+    }
+
+    pub(crate) fn end_run(&mut self, m: &mut Making, result: RunResult, reason: Option<String>) {
+        self.finish_run(m, RunCompleted { result, reason }.into());
+    }
+
+    pub(crate) fn fail_run(&mut self, m: &mut Making, code: ErrorCode, message: String, retryable: bool) {
+        self.life.stop_reason = "error".to_owned();
+        self.end_turn(m, TurnResult::Error);
+        self.finish_run(m, RunErrored { code, message, retryable }.into());
+    }
+
+    /// The one end of every run, and what may follow it.
+    fn finish_run(&mut self, m: &mut Making, terminal: Kind) {
+        if self.state.facts.run.is_none() {
+            return;
+        }
+        self.note(m, terminal);
+        self.life.work.retain(|id, _| self.state.call(id).is_some_and(|call| call.by.is_some()));
+        self.life.pausing = None;
+        self.life.had_calls = false;
+        self.tell_status(m);
+        match self.life.stopping {
+            Some(Stopping::AfterRun) => self.stop_now(m),
+            Some(Stopping::Now) => {}
+            None if self.life.suspend_queue => {}
+            None => {
+                self.next_from_queue(m);
+            }
+        }
+    }
+
+    /// The queue opens runs, one input each, oldest first, unless it is held.
+    pub(crate) fn next_from_queue(&mut self, m: &mut Making) -> Option<RunId> {
+        if self.state.facts.held { None } else { self.start_queued(m) }
+    }
+
+    /// Opens a run with the oldest input that waits, held or not.
+    pub(crate) fn start_queued(&mut self, m: &mut Making) -> Option<RunId> {
+        if self.state.facts.run.is_some() || self.cannot_run().is_some() {
+            return None;
+        }
+        let next = self.state.facts.queue.iter().find(|queued| queued.mode != QueueMode::Steer)?.clone();
+        let trigger = trigger_of(&next.from);
+        let said = Said {
+            segments: next.segments,
+            op_id: next.op_id,
+            from: next.from.clone(),
+            queued: Some(next.id),
+        };
+        Some(self.start_run(m, Opening { trigger, by: next.from, input: Some(said) }))
+    }
+
+    /// How the last run ended, if it did.
+    pub(crate) fn last_result(&self) -> Option<&EndResult> {
+        self.state.facts.last.as_ref().map(|last| &last.result)
+    }
+}
+
+/// What a new segment begins with.
+pub(crate) struct Beginning {
+    pub(crate) reason: SegmentReason,
+    pub(crate) system_prompt: Text,
+    pub(crate) tools: Vec<ToolSpec>,
+    pub(crate) config: serde_json::Value,
+    pub(crate) history: History,
+}
+
+pub(crate) fn trigger_of(from: &Actor) -> Trigger {
+    if from.actor == minke_record::ActorKind::Job { Trigger::Job } else { Trigger::UserSend }
+}
+
+fn ends_with_assistant(last: Option<&Item>) -> bool {
+    match last {
+        Some(Item::Message { role, .. }) => *role == Role::Assistant,
+        Some(Item::Reasoning { .. }) => true,
+        Some(Item::ToolCall { .. } | Item::ToolResult { .. } | Item::Unknown) | None => false,
+    }
+}

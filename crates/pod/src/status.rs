@@ -1,0 +1,71 @@
+//! What a pod says of itself: state, activity, and whether there is nothing left but to wait.
+
+use minke_record::{Action, WaitingOn};
+
+use crate::calls::Work;
+use crate::pod::{Making, Pod};
+use crate::step::{Activity, LiveWhat, Phase, Status, Waiting};
+
+impl Pod {
+    pub fn status(&self) -> Status {
+        let phase = self.phase();
+        let mut status = Status { phase, activity: None, detail: None, waiting: None };
+        match phase {
+            Phase::Idle | Phase::Paused => {}
+            Phase::Compacting => status.activity = Some(Activity::Compacting),
+            Phase::Stopping => status.activity = Some(Activity::Stopping),
+            Phase::Running => {
+                status.activity = Some(self.activity());
+                status.detail = self.detail();
+                if status.activity == Some(Activity::Ask) {
+                    let until = self.state.facts.asks.iter().filter_map(|ask| ask.expires).min();
+                    status.waiting = Some(Waiting { on: WaitingOn::Ask, until });
+                }
+            }
+        }
+        status
+    }
+
+    fn activity(&self) -> Activity {
+        let busy = self.life.work.values().any(|work| !matches!(work, Work::Asking(_)));
+        if self.life.reply.is_some() {
+            Activity::Model
+        } else if busy || self.state.facts.asks.is_empty() {
+            Activity::Tool
+        } else {
+            Activity::Ask
+        }
+    }
+
+    /// `Note NOTES.md`: the tool that runs and what it touches.
+    fn detail(&self) -> Option<String> {
+        let running = self.life.work.iter().find_map(|(id, work)| match work {
+            Work::Running { action, .. } => Some((id, action)),
+            Work::Preparing | Work::Ready(_) | Work::Asking(_) | Work::Checking => None,
+        });
+        let (id, action) = running?;
+        let tool = &self.state.call(id)?.tool;
+        Some(match target(action) {
+            Some(target) => format!("{tool} {target}"),
+            None => tool.clone(),
+        })
+    }
+
+    /// Tells the status if it is another than the one told last.
+    pub(crate) fn tell_status(&mut self, m: &mut Making) {
+        let status = self.status();
+        if self.life.told.as_ref() != Some(&status) {
+            self.life.told = Some(status.clone());
+            self.live(m, LiveWhat::Status(status));
+        }
+    }
+}
+
+fn target(action: &Action) -> Option<&str> {
+    action
+        .command
+        .as_deref()
+        .or(action.writes.first().map(String::as_str))
+        .or(action.reads.first().map(String::as_str))
+        .map(|target| target.lines().next().unwrap_or(target))
+}
