@@ -4,10 +4,11 @@
 //! Invariant: nothing outside the working directory is ever touched (`a_note_never_leaves_the_working_directory`), and
 //! a line is one write (`notes_written_at_once_do_not_mix`).
 
-use std::fs::File;
+use std::fs::{File, TryLockError};
 use std::io::{self, Write};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use minke_record::{Action, Class, ToolSpec};
 use minke_tool::{Place, Running, Tool, ToolError, ToolOutput};
@@ -22,6 +23,10 @@ const DEFAULT_FILE: &str = "NOTES.md";
 const LINE_BYTES: usize = 16 * 1024;
 /// How much of the line the summary repeats.
 const SUMMARY_LINE_BYTES: usize = 60;
+
+/// How long a note waits for another one to the same file; each takes microseconds.
+const LOCK_WAIT: Duration = Duration::from_secs(1);
+const LOCK_RETRY: Duration = Duration::from_millis(1);
 
 pub(crate) struct Note;
 
@@ -121,6 +126,7 @@ fn append(note: &Checked) -> Result<ToolOutput, ToolError> {
             format!("cannot write a note to {}: it is not a regular file; choose another one", show(&path));
         return Err(ToolError::Failed(what));
     }
+    lock(&file, &path)?;
     let mut bytes = Vec::with_capacity(note.line.len() + 2);
     if lacks_line_break(&file).map_err(failed)? {
         bytes.push(b'\n');
@@ -139,6 +145,25 @@ fn append(note: &Checked) -> Result<ToolOutput, ToolError> {
     }
     let name = shorten(&file_name(&path).to_string_lossy(), SUMMARY_LINE_BYTES);
     Ok(output(format!("noted in {name}: {}", beginning(&note.line)), None))
+}
+
+/// Notes to one file take turns. The kernel keeps two appends apart by itself, but whoever looks at the end of the
+/// file in the middle of another's write sees half a line there.
+fn lock(file: &File, path: &Path) -> Result<(), ToolError> {
+    let until = Instant::now() + LOCK_WAIT;
+    loop {
+        match file.try_lock() {
+            Ok(()) => return Ok(()),
+            Err(TryLockError::WouldBlock) if Instant::now() < until => std::thread::sleep(LOCK_RETRY),
+            Err(TryLockError::WouldBlock) => {
+                return Err(ToolError::Failed(format!(
+                    "cannot write a note to {}: another process keeps it locked; nothing was written, try again later",
+                    show(path)
+                )));
+            }
+            Err(TryLockError::Error(e)) => return Err(ToolError::Failed(explain(path, &e))),
+        }
+    }
 }
 
 fn write_once(file: &mut File, bytes: &[u8]) -> io::Result<usize> {

@@ -1,0 +1,179 @@
+//! Read, through the front door: what stands at a path and what the model gets.
+
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+
+use minke_record::{Class, Scope};
+use minke_tool::{Place, Tool, ToolError, ToolOutput};
+use tempfile::TempDir;
+
+fn tool() -> Arc<dyn Tool> {
+    minke_tools::builtin().into_iter().find(|tool| tool.spec().name == "Read").expect("it is built in")
+}
+
+fn place(cwd: &Path) -> Place {
+    Place { cwd: cwd.to_owned(), scope: Scope::write(cwd.to_string_lossy()) }
+}
+
+async fn read(home: &TempDir, arguments: &str) -> Result<ToolOutput, ToolError> {
+    let place = place(home.path());
+    let (tool, arguments) = (tool(), arguments.to_owned());
+    if let Err(e) = tool.prepare(&arguments, &place) {
+        assert_eq!(tool.run(&arguments, &place).await, Err(e.clone()), "run and prepare disagree");
+        return Err(e);
+    }
+    tool.run(&arguments, &place).await
+}
+
+async fn failed(home: &TempDir, arguments: &str) -> String {
+    match read(home, arguments).await {
+        Err(ToolError::Failed(text)) => text,
+        other => panic!("{arguments}: {other:?}"),
+    }
+}
+
+async fn invalid(home: &TempDir, arguments: &str) -> String {
+    match read(home, arguments).await {
+        Err(ToolError::Invalid(text)) => text,
+        other => panic!("{arguments}: {other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn lines_come_with_their_numbers() {
+    let home = tempfile::tempdir().unwrap();
+    fs::write(home.path().join("a.txt"), "one\ntwo\r\n\nfour").unwrap();
+    let got = read(&home, r#"{"file_path":"a.txt"}"#).await.unwrap();
+    assert_eq!(got.content.unwrap(), "     1\tone\n     2\ttwo\r\n     3\t\n     4\tfour\n");
+    assert!(got.summary.ends_with("a.txt: lines 1 to 4 of 4"), "{}", got.summary);
+    let got = read(&home, r#"{"file_path":"a.txt","offset":2,"limit":1}"#).await.unwrap();
+    let content = got.content.unwrap();
+    assert!(content.starts_with("     2\ttwo\r\n[lines 2 to 2 of 4 are shown, 5 bytes"), "{content}");
+    assert!(content.contains("go on with offset 3"), "{content}");
+}
+
+#[tokio::test]
+async fn the_action_names_the_absolute_path_and_the_class_is_pure() {
+    let home = tempfile::tempdir().unwrap();
+    let action = tool().prepare(r#"{"file_path":"./d/a.txt"}"#, &place(home.path())).unwrap();
+    assert_eq!(action.reads, [home.path().join("d/a.txt").to_string_lossy()]);
+    assert!(action.writes.is_empty() && !action.side_effects);
+    assert_eq!(tool().class(), Class::Pure);
+}
+
+#[tokio::test]
+async fn what_is_not_a_text_file_is_refused_with_its_kind() {
+    let home = tempfile::tempdir().unwrap();
+    let at = |name: &str| home.path().join(name);
+    fs::create_dir(at("dir")).unwrap();
+    fs::write(at("pic"), b"\x89PNG\r\n\x1a\n....").unwrap();
+    fs::write(at("data"), b"abc\0def").unwrap();
+    rustix::fs::mknodat(
+        rustix::fs::CWD,
+        at("fifo"),
+        rustix::fs::FileType::Fifo,
+        rustix::fs::Mode::from_raw_mode(0o600),
+        0,
+    )
+    .unwrap();
+    let _listener = std::os::unix::net::UnixListener::bind(at("sock")).unwrap();
+    let cases = [
+        ("dir", "is a directory"),
+        ("none", "there is no such file"),
+        ("pic", "not text but a PNG image, 12 bytes"),
+        ("data", "binary data of an unknown kind, 7 bytes"),
+        ("fifo", "is a FIFO"),
+        ("sock", "is a socket"),
+        ("/dev/null", "is a device"),
+        ("pic/x", "not a directory"),
+    ];
+    for (name, why) in cases {
+        let text = failed(&home, &format!(r#"{{"file_path":"{name}"}}"#)).await;
+        assert!(text.contains(why) && text.contains(name), "{name}: {text}");
+    }
+}
+
+#[tokio::test]
+async fn bad_arguments_are_quoted() {
+    let home = tempfile::tempdir().unwrap();
+    let cases = [
+        (r#"{"file_path":"a","ofset":1}"#, "`ofset`"),
+        (r#"{}"#, "`file_path`"),
+        (r#"{"file_path":"a","offset":-1}"#, "-1"),
+        (r#"{"file_path":"a","offset":0}"#, "`offset` is 0"),
+        (r#"{"file_path":"a","limit":0}"#, "`limit` is 0"),
+        (r#"{"file_path":""}"#, "`file_path`"),
+        (r#"{"file_path":"a/../../b"}"#, "`..`"),
+        (r#"{"file_path":"a\u0000b"}"#, "not a path"),
+        (r#"{"file_path":"a""#, "EOF"),
+    ];
+    for (arguments, why) in cases {
+        let text = invalid(&home, arguments).await;
+        assert!(text.contains(why), "{arguments}: {text}");
+    }
+}
+
+#[tokio::test]
+async fn a_long_file_is_cut_and_says_so() {
+    let home = tempfile::tempdir().unwrap();
+    let lines: String = (1..=5_000).map(|n| format!("line {n} äöü {}\n", "x".repeat(40))).collect();
+    fs::write(home.path().join("long"), &lines).unwrap();
+    let mut offset = 1;
+    let mut seen = String::new();
+    loop {
+        let got = read(&home, &format!(r#"{{"file_path":"long","offset":{offset}}}"#)).await.unwrap();
+        let content = got.content.unwrap();
+        assert!(content.len() <= 64 * 1024, "{}", content.len());
+        assert!(got.summary.len() <= 200);
+        for line in content.lines().filter(|line| !line.starts_with('[')) {
+            seen.push_str(line.split_once('\t').unwrap().1);
+            seen.push('\n');
+        }
+        let Some((_, rest)) = content.split_once("go on with offset ") else { break };
+        let left: usize =
+            content.split_once("are shown, ").unwrap().1.split(' ').next().unwrap().parse().unwrap();
+        assert_eq!(left, lines.len() - seen.len());
+        offset = rest.trim_end_matches("]\n").parse().unwrap();
+    }
+    assert!(seen == lines, "every line was shown once, in order");
+}
+
+#[tokio::test]
+async fn one_endless_line_is_cut_on_a_character() {
+    let home = tempfile::tempdir().unwrap();
+    fs::write(home.path().join("line"), "ä".repeat(200_000)).unwrap();
+    let content = read(&home, r#"{"file_path":"line"}"#).await.unwrap().content.unwrap();
+    assert!(content.len() <= 64 * 1024 && content.contains("[line 1 is cut; "), "{}", content.len());
+    assert!(!content.contains('\u{fffd}'));
+}
+
+#[tokio::test]
+async fn an_empty_file_and_an_offset_past_the_end_are_told() {
+    let home = tempfile::tempdir().unwrap();
+    fs::write(home.path().join("empty"), "").unwrap();
+    fs::write(home.path().join("two"), "1\n2\n").unwrap();
+    let got = read(&home, r#"{"file_path":"empty"}"#).await.unwrap();
+    assert!(got.summary.ends_with("empty is empty") && got.content.is_none());
+    let text = failed(&home, r#"{"file_path":"two","offset":3}"#).await;
+    assert!(text.contains("it has 2 lines"), "{text}");
+}
+
+#[tokio::test]
+async fn text_that_is_not_utf8_is_shown_and_said() {
+    let home = tempfile::tempdir().unwrap();
+    fs::write(home.path().join("latin"), b"caf\xe9\n").unwrap();
+    let got = read(&home, r#"{"file_path":"latin"}"#).await.unwrap();
+    assert!(got.summary.contains("not UTF-8"), "{}", got.summary);
+    assert_eq!(got.content.unwrap(), "     1\tcaf\u{fffd}\n");
+}
+
+#[tokio::test]
+async fn a_huge_sparse_file_ends_soon() {
+    let home = tempfile::tempdir().unwrap();
+    let file = fs::File::create(home.path().join("sparse")).unwrap();
+    std::os::unix::fs::FileExt::write_all_at(&file, &[b'a'; 9_000], 0).unwrap();
+    file.set_len(1 << 40).unwrap();
+    let content = read(&home, r#"{"file_path":"sparse"}"#).await.unwrap().content.unwrap();
+    assert!(content.len() <= 64 * 1024 && content.contains("of at least 1 are shown"), "{}", content.len());
+}
