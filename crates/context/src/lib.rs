@@ -34,6 +34,14 @@ pub struct Segment {
     pub config: serde_json::Value,
 }
 
+/// What a request has beside context and segment.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Asking {
+    pub max_tokens: Option<u64>,
+    /// How many requests of this session have ended.
+    pub ended: u64,
+}
+
 /// A request and its hash.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Request {
@@ -106,15 +114,15 @@ impl Context {
     }
 
     /// The next request.
-    pub fn request(&self, segment: &Segment, route: &Route, max_tokens: Option<u64>) -> Request {
+    pub fn request(&self, segment: &Segment, route: &Route, asking: Asking) -> Request {
         let prompt = Prompt {
             route: route.clone(),
             purpose: Purpose::Turn,
             system: segment.system_prompt.clone(),
             tools: segment.tools.clone(),
             items: self.items.clone(),
-            max_tokens,
-            ended: None,
+            max_tokens: asking.max_tokens,
+            ended: Some(asking.ended),
         };
         let mut hash = Sha256::new();
         hash.update(BUILDER.to_be_bytes());
@@ -122,7 +130,7 @@ impl Context {
             serde_json::to_vec(route),
             serde_json::to_vec(&segment.system_prompt),
             serde_json::to_vec(&*segment.tools),
-            serde_json::to_vec(&max_tokens),
+            serde_json::to_vec(&asking.max_tokens),
         ] {
             let part = part.expect("a request is plain data");
             hash.update((part.len() as u64).to_be_bytes());
@@ -154,7 +162,7 @@ mod tests {
 
     #[test]
     fn the_same_items_give_the_same_hash() {
-        let hash = |context: &Context| context.request(&segment(), &route(), None).hash;
+        let hash = |context: &Context| context.request(&segment(), &route(), Asking::default()).hash;
         let a = Context::new(vec![Item::user("a"), Item::assistant("b")]);
         let mut b = Context::new(vec![Item::user("a"), Item::assistant("x"), Item::user("y")]);
         assert_ne!(hash(&a), hash(&b));

@@ -70,7 +70,10 @@ impl Pod {
 
     /// What goes on by itself: an answered run, a parent's or a job's run, an input or a note that a visit left.
     fn take_up(&mut self, m: &mut Making, woken: bool) {
-        if self.cannot_run().is_some() {
+        if let Some(refusal) = self.cannot_run() {
+            if woken {
+                self.alert(m, AlertLevel::Error, AlertSource::Pod, refusal.message);
+            }
             return;
         }
         if let Some(last) = self.state.resumable().cloned() {

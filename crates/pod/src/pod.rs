@@ -112,6 +112,7 @@ impl Pod {
             waiters: old.life.waiters,
             idle_timer: old.life.idle_timer,
             told: old.life.told,
+            storage_failed: old.life.storage_failed,
             ..Life::default()
         };
         Pod { state, life }
@@ -146,7 +147,7 @@ impl Pod {
             What::Signal => self.stop_by_signal(&mut m, "a signal"),
             What::Clients(count) => self.life.clients = count,
             What::StorageFailed { message } => self.storage_failed(&mut m, message),
-            What::StorageBack => self.life.storage_failed = None,
+            What::StorageBack => self.storage_back(&mut m),
             What::Alert { level, source, message } => self.alert(&mut m, level, source, message),
         }
         self.settle(&mut m);

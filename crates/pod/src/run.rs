@@ -5,7 +5,7 @@
 //! Invariant: `end_run` is the only place that notes a terminal entry, and it does so exactly once a run
 //! (`every_accepted_run_has_exactly_one_end`).
 
-use minke_context::BUILDER;
+use minke_context::{Asking, BUILDER};
 use minke_record::{
     Actor, Continues, DequeueReason, Dequeued, EndResult, ErrorCode, History, InputSegment, Invoke, Item,
     Kind, Large, LlmCall, Purpose, QueueId, QueueMode, Reserved, Role, RunCompleted, RunErrored, RunId,
@@ -178,7 +178,10 @@ impl Pod {
             return self.fail_run(m, ErrorCode::Internal, message, false);
         };
         let max_tokens = self.state.manifest.worker.max_tokens;
-        let request = self.state.context.request(segment, &route, max_tokens);
+        let request = {
+            let asking = Asking { max_tokens, ended: self.state.facts.llm_ended };
+            self.state.context.request(segment, &route, asking)
+        };
         debug_assert_eq!(self.state.context.orphan(), None, "an orphan call was about to be sent");
         let call = self.state.facts.llm_calls;
         self.note(

@@ -9,10 +9,10 @@ use std::sync::Arc;
 use minke_context::{Context, Segment};
 use minke_manifest::Manifest;
 use minke_record::{
-    About, ActorKind, AskId, CallId, CallStage, Dispatched, EndResult, EndedRun, Entry, Facts, GoalChange,
-    GoalFact, Granted, History, Holder, Item, Kind, Large, Note, OpDone, OpGave, OpenAsk, OpenCall,
-    OpenChild, OpenLlm, OpenRun, Purpose, QueueId, QueueMode, Queued, Report, RunId, RunResult, SessionStart,
-    StateWord, TaskFact, TaskStatus, Trigger, flatten, limits,
+    About, ActorKind, AskId, CallId, CallStage, DequeueReason, Dequeued, Dispatched, EndResult, EndedRun,
+    Entry, Facts, GoalChange, GoalFact, Granted, History, Holder, Item, Kind, Large, Note, OpDone, OpGave,
+    OpenAsk, OpenCall, OpenChild, OpenLlm, OpenRun, Purpose, QueueId, QueueMode, Queued, Report, RunId,
+    RunResult, SessionStart, StateWord, TaskFact, TaskStatus, Trigger, flatten, limits,
 };
 
 use crate::step::Phase;
@@ -74,7 +74,7 @@ impl State {
                 }
             }
             Kind::SegmentStart(e) => {
-                self.reset(&e.history, e.carry.here());
+                self.reset(&e.history, e.carry.here().map(Box::as_ref));
                 self.facts.segment = e.segment;
                 self.segment = Some(Segment {
                     number: e.segment,
@@ -84,7 +84,7 @@ impl State {
                     config: e.config.clone(),
                 });
             }
-            Kind::Carry(e) => self.reset(&e.history, e.carry.here()),
+            Kind::Carry(e) => self.reset(&e.history, e.carry.here().map(Box::as_ref)),
             Kind::Invoke(e) => {
                 if let Some(id) = entry.run {
                     self.facts.held = false;
@@ -107,6 +107,7 @@ impl State {
                         input_at: None,
                         produced: false,
                         drained: Vec::new(),
+                        steered: Vec::new(),
                     });
                 }
             }
@@ -133,7 +134,7 @@ impl State {
                     mode: e.mode.clone(),
                 });
             }
-            Kind::Dequeued(e) => self.facts.queue.retain(|queued| queued.id != e.id),
+            Kind::Dequeued(e) => self.dequeue(e),
             Kind::Inbox(e) => {
                 if let (Some(sender), Some(seq)) = (e.from.session, e.from_seq) {
                     let heard = self.facts.heard.entry(sender).or_insert(seq);
@@ -151,9 +152,14 @@ impl State {
                 }
             }
             Kind::SystemEntry(e) => {
+                let at = self.context.len() as u64;
                 self.context.push(e.item.item());
                 if let Some(seq) = e.note {
                     self.drain(seq);
+                    // Notes are what a run without an input was opened for: a rollback goes back to before them.
+                    if let Some(run) = self.facts.run.as_mut().filter(|run| !run.produced) {
+                        run.input_at.get_or_insert(at);
+                    }
                 }
             }
             Kind::Pruned(e) => self.facts.pruned_to = Some(e.to_seq),
@@ -194,6 +200,7 @@ impl State {
                 }
             }
             Kind::LlmEnd(e) => {
+                self.facts.llm_ended += 1;
                 if self.facts.open_llm.as_ref().is_some_and(|open| open.call == e.call) {
                     self.facts.open_llm = None;
                 }
@@ -362,19 +369,20 @@ impl State {
             self.facts.pruned_to = parent.pruned_to;
             // Calls are named by the number of their request, so a fork counts on.
             self.facts.llm_calls = parent.llm_calls;
+            self.facts.llm_ended = parent.llm_ended;
         }
         self.read_manifest();
     }
 
     /// Takes over a history and the facts of a carry. `same_as` names the context as it stands: it is only ever
     /// written for the entry just before it (a change of configuration) or the end of a fork's prefix.
-    fn reset(&mut self, history: &History, carry: Option<&Box<Facts>>) {
+    fn reset(&mut self, history: &History, carry: Option<&Facts>) {
         if let History::Here(items) = history {
             self.context = Context::new(items.clone());
             self.since_carry = 0;
         }
         if let Some(facts) = carry {
-            self.facts = facts.as_ref().clone();
+            self.facts = facts.clone();
             self.read_manifest();
         }
     }
@@ -387,6 +395,9 @@ impl State {
             }
             for note in run.drained.into_iter().rev() {
                 self.facts.notes.push_front(note);
+            }
+            for queued in run.steered.into_iter().rev() {
+                self.facts.queue.push_front(queued);
             }
         }
         self.facts.held = match &result {
@@ -405,6 +416,17 @@ impl State {
             result,
             abandoned: false,
         });
+    }
+
+    /// An input leaves the queue; the run remembers steering in case it is rolled back.
+    fn dequeue(&mut self, e: &Dequeued) {
+        let Some(at) = self.facts.queue.iter().position(|queued| queued.id == e.id) else { return };
+        if let (Some(queued), Some(run)) = (self.facts.queue.remove(at), &mut self.facts.run)
+            && e.why == DequeueReason::Steered
+            && !run.produced
+        {
+            run.steered.push(queued);
+        }
     }
 
     /// A note has been shown: it leaves the notes, and the run remembers it in case it is rolled back.

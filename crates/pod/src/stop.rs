@@ -2,7 +2,7 @@
 //!
 //! Order of strength: a run that ends first has ended; `shutdown` beats `cancel` beats `pause`.
 
-use minke_record::{Actor, CallStage, ErrorCode, Outcome, RunResult, StateWord, TurnResult};
+use minke_record::{Actor, CallStage, ErrorCode, Outcome, RunResult, StateWord, Trigger, TurnResult};
 
 use crate::Timer;
 use crate::calls::Settled;
@@ -80,7 +80,8 @@ impl Pod {
         let calls = self.has_calls();
         self.close_calls(m, why);
         let Some(run) = &self.state.facts.run else { return };
-        let rolled_back = !said && !calls && !run.produced && run.input_at.is_some();
+        let resumed = run.trigger == Trigger::Resume;
+        let rolled_back = !said && !calls && !run.produced && !resumed && run.input_at.is_some();
         self.life.stop_reason = "cancelled".to_owned();
         self.end_turn(m, TurnResult::Cancelled);
         let result = if rolled_back { RunResult::RolledBack } else { RunResult::Cancelled };
@@ -124,6 +125,15 @@ impl Pod {
     pub(crate) fn storage_failed(&mut self, m: &mut Making, message: String) {
         self.life.storage_failed = Some(message.clone());
         if self.state.facts.run.is_some() {
+            self.fail_run(m, ErrorCode::StorageFailed, message, true);
+        }
+    }
+
+    /// There is space again. A run whose end could not be written ends now.
+    pub(crate) fn storage_back(&mut self, m: &mut Making) {
+        let Some(message) = self.life.storage_failed.take() else { return };
+        let idle = self.life.reply.is_none() && self.life.work.is_empty();
+        if idle && self.state.facts.run.is_some() {
             self.fail_run(m, ErrorCode::StorageFailed, message, true);
         }
     }

@@ -58,6 +58,8 @@ pub struct Facts {
     pub usage: Usage,
     /// How many requests this session has made; the number of the next one.
     pub llm_calls: u64,
+    /// How many of them have ended, whichever way.
+    pub llm_ended: u64,
     /// A request without its end: the reservation counts as spent.
     pub open_llm: Option<OpenLlm>,
     pub budget: Option<Value>,
@@ -116,6 +118,9 @@ fact_structs! {
         /// Notes drained in this run; a rollback makes them notes again.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         pub drained: Vec<Note>,
+        /// Steering drained in this run; a rollback puts it back into the queue.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        pub steered: Vec<Queued>,
     }
 
     pub struct EndedRun {

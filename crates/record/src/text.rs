@@ -137,7 +137,7 @@ impl schemars::JsonSchema for Text {
 /// A value that is in the line, or in a blob if it was too large. `apply` always sees it here: a reader fetches
 /// the blob first, and a writer spills it last.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(inline))]
 #[serde(untagged)]
 pub enum Large<T> {
     /// First, because a carry or a list never looks like a blob's name: it has no field `blob`.
