@@ -117,7 +117,9 @@ pub fn built(metadata: &Value) -> Result<Plan, String> {
         let name = package["name"].as_str().ok_or("a package without a name")?;
         let mut room = Room::default();
         for arrow in package["dependencies"].as_array().into_iter().flatten() {
-            let Some(to) = arrow["name"].as_str().filter(|to| ours.contains(to)) else { continue };
+            // A crate that names itself switches a feature on for its own tests; that is no arrow.
+            let leads_out = |to: &&str| ours.contains(to) && *to != name;
+            let Some(to) = arrow["name"].as_str().filter(leads_out) else { continue };
             match arrow["kind"].as_str() {
                 Some("dev") => room.uses_in_tests.insert(short(to)),
                 // Build scripts run code too, so their arrows count like any other.

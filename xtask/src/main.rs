@@ -4,6 +4,7 @@
 //! the commands (`commands`), measuring (`bench`).
 #![expect(clippy::print_stdout, reason = "this is a command-line tool; its answers go to stdout")]
 
+mod bench;
 mod commands;
 mod run;
 
@@ -30,6 +31,7 @@ fn main() -> ExitCode {
         "test" => commands::test(&rest),
         "check" => commands::check(),
         "schema" => commands::schema(),
+        "bench" => bench::bench(&rest),
         "sim" => commands::sim(&rest),
         "mutate" => commands::mutate(),
         "faults" => commands::faults(),

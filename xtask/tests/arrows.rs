@@ -47,7 +47,10 @@ fn what_is_drawn_is_what_is_built() {
 
 #[test]
 fn plans_that_agree_raise_no_complaint() {
-    assert_eq!(complaints(&[("minke-record", None), ("serde", None), ("minke-testkit", Some("dev"))]), []);
+    let arrows = [("minke-record", None), ("serde", None), ("minke-testkit", Some("dev"))];
+    assert_eq!(complaints(&arrows), []);
+    // A feature of its own, for its tests.
+    assert_eq!(complaints(&[arrows.as_slice(), &[("minke-session", Some("dev"))]].concat()), []);
 }
 
 #[test]
