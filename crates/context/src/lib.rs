@@ -15,12 +15,25 @@ use sha2::{Digest, Sha256};
 pub const BUILDER: u32 = 1;
 
 /// The items that the next request shows to the model.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, Default)]
 pub struct Context {
     items: Vec<Arc<Item>>,
-    /// The hash of everything up to and including each item, so that hashing a request does not read the history.
-    links: Vec<[u8; 32]>,
+    /// Hash and length of everything up to and including each item, so that a request reads only what is new. Made
+    /// when a request needs it: folding a long log must not pay for it.
+    links: Vec<Link>,
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+struct Link {
+    hash: [u8; 32],
     bytes: u64,
+}
+
+/// Two contexts are the same if they show the same; how far the hashes have been made does not matter.
+impl PartialEq for Context {
+    fn eq(&self, other: &Context) -> bool {
+        self.items == other.items
+    }
 }
 
 /// What is fixed within a segment.
@@ -61,22 +74,26 @@ impl Context {
     }
 
     pub fn push(&mut self, item: Item) {
-        let mut hash = Sha256::new();
-        hash.update(self.links.last().copied().unwrap_or_default());
-        let json = serde_json::to_vec(&item).expect("an item is plain data");
-        hash.update(&json);
-        self.bytes += json.len() as u64;
         self.items.push(Arc::new(item));
-        self.links.push(hash.finalize().into());
     }
 
     /// Goes back to a length; used by a rollback.
     pub fn truncate(&mut self, len: usize) {
-        for item in self.items.drain(len.min(self.items.len())..) {
-            let json = serde_json::to_vec(&*item).expect("an item is plain data");
-            self.bytes = self.bytes.saturating_sub(json.len() as u64);
+        self.items.truncate(len);
+        self.links.truncate(len);
+    }
+
+    fn link(&mut self) -> Link {
+        let mut last = self.links.last().copied().unwrap_or_default();
+        for item in self.items.iter().skip(self.links.len()) {
+            let json = serde_json::to_vec(&**item).expect("an item is plain data");
+            let mut hash = Sha256::new();
+            hash.update(last.hash);
+            hash.update(&json);
+            last = Link { hash: hash.finalize().into(), bytes: last.bytes + json.len() as u64 };
+            self.links.push(last);
         }
-        self.links.truncate(self.items.len());
+        last
     }
 
     pub fn len(&self) -> usize {
@@ -114,7 +131,8 @@ impl Context {
     }
 
     /// The next request.
-    pub fn request(&self, segment: &Segment, route: &Route, asking: Asking) -> Request {
+    pub fn request(&mut self, segment: &Segment, route: &Route, asking: Asking) -> Request {
+        let link = self.link();
         let prompt = Prompt {
             route: route.clone(),
             purpose: Purpose::Turn,
@@ -136,8 +154,8 @@ impl Context {
             hash.update((part.len() as u64).to_be_bytes());
             hash.update(part);
         }
-        hash.update(self.links.last().copied().unwrap_or_default());
-        let input_tokens = (self.bytes + segment.system_prompt.bytes()) / 4;
+        hash.update(link.hash);
+        let input_tokens = (link.bytes + segment.system_prompt.bytes()) / 4;
         Request { prompt: Arc::new(prompt), hash: hex(&hash.finalize()), input_tokens }
     }
 }
@@ -162,13 +180,13 @@ mod tests {
 
     #[test]
     fn the_same_items_give_the_same_hash() {
-        let hash = |context: &Context| context.request(&segment(), &route(), Asking::default()).hash;
-        let a = Context::new(vec![Item::user("a"), Item::assistant("b")]);
+        let hash = |context: &mut Context| context.request(&segment(), &route(), Asking::default()).hash;
+        let mut a = Context::new(vec![Item::user("a"), Item::assistant("b")]);
         let mut b = Context::new(vec![Item::user("a"), Item::assistant("x"), Item::user("y")]);
-        assert_ne!(hash(&a), hash(&b));
+        assert_ne!(hash(&mut a), hash(&mut b));
         b.truncate(1);
         b.push(Item::assistant("b"));
-        assert_eq!(hash(&a), hash(&b));
+        assert_eq!(hash(&mut a), hash(&mut b));
         assert_eq!(a, b);
     }
 
