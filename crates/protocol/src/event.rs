@@ -120,9 +120,9 @@ impl Event {
 
 macro_rules! data {
     ($($(#[$meta:meta])* pub struct $name:ident { $($(#[$fmeta:meta])* pub $field:ident : $ty:ty),* $(,)? })+) => {
-        $($(#[$meta])*
-        #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+        $(#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
         #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+        $(#[$meta])*
         pub struct $name { $($(#[$fmeta])* pub $field: $ty),* })+
     };
 }
@@ -145,6 +145,7 @@ data! {
     }
 
     /// Where the pod stands, taken together with the subscription.
+    #[cfg_attr(feature = "schema", schemars(rename = "SnapshotEvent"))]
     pub struct Snapshot {
         pub entries: Vec<Entry>,
         pub greeting: Greeting,
@@ -199,6 +200,7 @@ data! {
     }
 
     /// The answer to `get_history`, an older form.
+    #[cfg_attr(feature = "schema", schemars(rename = "HistoryEvent"))]
     pub struct History {
         pub items: Vec<HistoryItem>,
         pub greeting: Greeting,
@@ -238,6 +240,7 @@ data! {
         pub turn: u64,
     }
 
+    #[cfg_attr(feature = "schema", schemars(rename = "TurnEndEvent"))]
     pub struct TurnEnd {
         pub turn: u64,
         pub result: TurnResult,
@@ -334,9 +337,11 @@ data! {
         pub call_id: CallId,
         /// Absent only in news of a later version.
         #[serde(flatten)]
+        #[cfg_attr(feature = "schema", schemars(with = "CommandNews"))]
         pub news: Option<CommandNews>,
     }
 
+    #[cfg_attr(feature = "schema", schemars(rename = "ToolResultEvent"))]
     pub struct ToolResult {
         pub id: CallId,
         #[serde(default)]

@@ -13,7 +13,11 @@ mod logged;
 mod method;
 mod reply;
 mod request;
+#[cfg(feature = "schema")]
+mod schema;
 mod state;
+#[cfg(feature = "schema")]
+mod typescript;
 
 pub use codec::{LineFault, LineReader};
 pub use event::*;
@@ -23,6 +27,8 @@ pub use logged::{events, frames};
 pub use method::*;
 pub use reply::*;
 pub use request::{BadRequest, Request};
+#[cfg(feature = "schema")]
+pub use schema::{json_schema, typescript};
 pub use state::*;
 
 /// The version of the protocol that `hello` names.

@@ -85,9 +85,9 @@ methods! {
 
 macro_rules! params {
     ($($(#[$meta:meta])* pub struct $name:ident { $($(#[$fmeta:meta])* pub $field:ident : $ty:ty),* $(,)? })+) => {
-        $($(#[$meta])*
-        #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+        $(#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
         #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+        $(#[$meta])*
         pub struct $name { $($(#[$fmeta])* pub $field: $ty),* })+
     };
 }
@@ -141,6 +141,7 @@ params! {
     }
 
     /// From a child; acknowledged after it is in the log. Older children give neither `from` nor `from_seq`.
+    #[cfg_attr(feature = "schema", schemars(rename = "ReportParams"))]
     pub struct Report {
         #[serde(flatten)]
         pub event: PodEvent,
@@ -157,6 +158,7 @@ params! {
         pub detail: Option<String>,
     }
 
+    #[cfg_attr(feature = "schema", schemars(rename = "AnswerParams"))]
     pub struct Answer {
         pub ask: AskId,
         pub decision: Decision,
@@ -200,6 +202,7 @@ params! {
         pub cwd: Option<String>,
     }
 
+    #[cfg_attr(feature = "schema", schemars(rename = "CheckpointParams"))]
     pub struct Checkpoint {
         pub id: String,
         pub state: Value,
@@ -218,7 +221,7 @@ params! {
         pub budget: Option<Value>,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub grant: Option<SetGrant>,
-        /// `Some(None)`, written `null`, clears it.
+        /// `null` clears it; absent leaves it.
         #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "null_or_text")]
         pub goal: Option<Option<String>>,
         #[serde(default, skip_serializing_if = "Option::is_none")]

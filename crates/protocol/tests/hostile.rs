@@ -7,11 +7,14 @@ const FILES: &str = include_str!("data/json/files.tsv");
 const STRINGS: &str = include_str!("data/strings/blns.json");
 
 fn files() -> Vec<(&'static str, Vec<u8>)> {
-    let byte = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap();
+    let byte = |pair: &[u8]| {
+        let pair = std::str::from_utf8(pair).expect("the file is ASCII");
+        u8::from_str_radix(pair, 16).expect("the file holds hex")
+    };
     let mut files: Vec<_> = FILES
         .lines()
         .map(|line| {
-            let (name, hex) = line.split_once('\t').unwrap();
+            let (name, hex) = line.split_once('\t').expect("name, tab, hex");
             (name, hex.as_bytes().chunks(2).map(byte).collect())
         })
         .collect();

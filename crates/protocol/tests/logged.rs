@@ -99,7 +99,7 @@ fn frames_are_the_events_written_once() {
             })
             .collect();
         let made = frames(&entry, text);
-        assert!(made.iter().map(|l| l.to_string()).eq(plain.iter().cloned()), "{made:?}\n{plain:?}");
+        assert!(made.iter().map(|line| &**line).eq(plain.iter().map(String::as_str)), "{made:?}\n{plain:?}");
         for line in made {
             assert!(line.ends_with("}\n"));
             let frame = Frame::parse(line.trim_end()).unwrap();
