@@ -5,14 +5,15 @@
 
 use minke_record::{
     Actor, AlertLevel, AlertSource, Ask, AskId, CallId, ChildOutcome, Decision, Entry, ErrorCode,
-    InputSegment, Item, LlmOutcome, Millis, Outcome, PodName, Position, Purpose, Route, RunId, Scope,
-    SessionId, SystemItem, Text, Trigger, TurnResult, words,
+    InputSegment, LlmOutcome, Millis, Outcome, PodName, Position, Purpose, Route, RunId, Scope, SessionId,
+    SystemItem, Text, Trigger, TurnResult, words,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::choice::CompletionKind;
 use crate::frame::ReplyData;
-use crate::method::CompletionKind;
+use crate::older::HistoryItem;
 use crate::state::{Activity, CommandOutput, Greeting, InFlight, Status, Waiting};
 
 /// Generates the enum of events, its names and its reader.
@@ -500,54 +501,4 @@ impl ServerHello {
     pub fn new(server: &str) -> ServerHello {
         ServerHello { protocol: crate::PROTOCOL, server: server.to_owned(), limits: Limits::default() }
     }
-}
-
-/// An item in the older form of `history`: its tags are `type`, not `kind`.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct HistoryItem(pub Item);
-
-impl Serialize for HistoryItem {
-    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut value = serde_json::to_value(&self.0).map_err(serde::ser::Error::custom)?;
-        retag(&mut value, "kind", "type");
-        value.serialize(serializer)
-    }
-}
-
-impl<'de> Deserialize<'de> for HistoryItem {
-    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let mut value = Value::deserialize(deserializer)?;
-        retag(&mut value, "type", "kind");
-        serde_json::from_value(value).map(HistoryItem).map_err(serde::de::Error::custom)
-    }
-}
-
-#[cfg(feature = "schema")]
-impl schemars::JsonSchema for HistoryItem {
-    fn schema_name() -> std::borrow::Cow<'static, str> {
-        "HistoryItem".into()
-    }
-    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
-        schemars::json_schema!({
-            "type": "object",
-            "properties": { "type": { "type": "string" } },
-            "required": ["type"],
-        })
-    }
-}
-
-/// Renames the tag of an item and of the parts of its content, keeping the order of members.
-fn retag(item: &mut Value, from: &str, to: &str) {
-    let Value::Object(members) = item else { return };
-    *members = std::mem::take(members)
-        .into_iter()
-        .map(|(name, mut value)| {
-            if name == "content"
-                && let Value::Array(parts) = &mut value
-            {
-                parts.iter_mut().for_each(|part| retag(part, from, to));
-            }
-            (if name == from { to.to_owned() } else { name }, value)
-        })
-        .collect();
 }

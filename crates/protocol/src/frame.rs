@@ -12,9 +12,10 @@ use minke_record::{Item, RunId};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::value::RawValue;
 
-use crate::event::{Event, HistoryItem, Refusal, Snapshot};
+use crate::event::{Event, Refusal, Snapshot};
 use crate::id::Id;
 use crate::limits::FRAME_BYTES;
+use crate::older::HistoryItem;
 use crate::state::Greeting;
 
 const INFALLIBLE: &str = "writing plain data to memory does not fail";

@@ -4,6 +4,7 @@
 //! nobody sends one by hand. Here: shapes, their written form, the line codec. Elsewhere: sockets (`driver`, `client`),
 //! what a method does (`pod`).
 
+mod choice;
 mod codec;
 mod event;
 mod frame;
@@ -11,6 +12,7 @@ mod id;
 pub mod limits;
 mod logged;
 mod method;
+mod older;
 mod reply;
 mod request;
 #[cfg(feature = "schema")]
@@ -19,12 +21,14 @@ mod state;
 #[cfg(feature = "schema")]
 mod typescript;
 
+pub use choice::{CompletionKind, RunMode, ShutdownMode, Subscribe, Until};
 pub use codec::{LineFault, LineReader};
 pub use event::*;
 pub use frame::{BadFrame, Frame, Place, ReplyData, encode, history, reply, snapshot};
 pub use id::Id;
 pub use logged::{events, frames};
 pub use method::*;
+pub use older::HistoryItem;
 pub use reply::*;
 pub use request::{BadRequest, Request};
 #[cfg(feature = "schema")]

@@ -148,7 +148,7 @@ fn a_snapshot_is_the_event_with_the_logs_own_lines() {
 #[test]
 fn a_snapshot_always_fits_a_frame() {
     // Control characters are written six bytes for one: the worst that can be in flight.
-    let bad = "\u{1}".repeat(3 * 1024 * 1024);
+    let bad = "\u{1}".repeat(512 * 1024);
     let output = CommandOutput { stream: OutputStream::Stdout, start: 0, end: 9, text: bad.clone() };
     let command = OpenCommand {
         command_id: "k".into(),

@@ -82,13 +82,17 @@ fn fits(value: &Value, schema: &Value, definitions: &serde_json::Map<String, Val
             }
             "allOf" => all(said).iter().try_for_each(|member| fits(value, member, definitions))?,
             "anyOf" | "oneOf" => {
-                let tried: Vec<_> = all(said).iter().map(|member| fits(value, member, definitions)).collect();
-                if tried.iter().all(Result::is_err) {
-                    return Err(format!(
-                        "{form}: {}",
-                        tried.iter().flat_map(|t| t.as_ref().err()).next_back().unwrap()
-                    ));
-                }
+                let tried: Result<(), Vec<String>> = all(said)
+                    .iter()
+                    .try_fold(Vec::new(), |mut why, member| match fits(value, member, definitions) {
+                        Ok(()) => Err(()),
+                        Err(reason) => {
+                            why.push(reason);
+                            Ok(why)
+                        }
+                    })
+                    .map_or(Ok(()), Err);
+                tried.map_err(|why| why.join("; "))?;
             }
             "const" if value != said => return wrong("is not"),
             "enum" if !all(said).contains(value) => return wrong("is none of"),
