@@ -7,6 +7,7 @@ mod audit;
 mod birth;
 mod boot;
 mod calls;
+mod fold;
 mod gate;
 mod input;
 mod notes;

@@ -1,0 +1,485 @@
+//! The fold: how each kind of entry changes the state. One arm for each kind; what takes more than a line has a name.
+//!
+//! Invariant: nothing but `apply` changes a `State`, and `apply` is total: a log that says nonsense folds to something,
+//! never to a panic (`folding_anything_never_panics`).
+
+use std::sync::Arc;
+
+use minke_context::{Context, Segment};
+use minke_manifest::Manifest;
+use minke_record::{
+    About, ActorKind, Answer, Ask, AssistantItem, CallId, CallStage, DequeueReason, Dequeued, Dispatched,
+    EndResult, EndedRun, Entry, Facts, Goal, GoalChange, GoalFact, Granted, History, Holder, Inbox, Invoke,
+    Item, Kind, LlmCall, LlmEnd, LlmUsage, Note, OpDone, OpGave, OpenAsk, OpenCall, OpenChild, OpenLlm,
+    OpenRun, Opened, PodEvent, Purpose, QueueMode, Queued, QueuedInput, Report, RunId, RunResult,
+    SegmentStart, SessionStart, StateWord, SystemEntry, Task, TaskFact, TaskStatus, ToolDispatch, ToolResult,
+    Trigger, TurnEnd, UserInput, flatten, limits,
+};
+
+use crate::state::State;
+
+/// How many automatic resumes are remembered: as many as are allowed in a row.
+const RESUMES: usize = 3;
+
+impl State {
+    /// Folds one entry.
+    pub fn apply(&mut self, entry: &Entry) {
+        self.next_seq = entry.seq + 1;
+        self.since_carry += 1;
+        match &entry.kind {
+            Kind::SessionStart(e) => self.session_started(e, entry.ts),
+            Kind::Opened(e) => self.opened(e),
+            Kind::SegmentStart(e) => self.segment_started(e, entry.seq),
+            Kind::Carry(e) => self.reset(&e.history, e.carry.here().map(Box::as_ref)),
+            Kind::Invoke(e) => self.run_opened(e, entry),
+            Kind::UserInput(e) => self.input_came(e),
+            Kind::QueuedInput(e) => self.input_queued(e),
+            Kind::Dequeued(e) => self.input_dequeued(e),
+            Kind::Inbox(e) => self.note_came(e, entry.seq),
+            Kind::SystemEntry(e) => self.system_item_shown(e),
+            Kind::Pruned(e) => self.facts.pruned_to = Some(e.to_seq),
+            Kind::LlmCall(e) => self.request_made(e),
+            Kind::AssistantItem(e) => self.model_said(e),
+            Kind::LlmUsage(e) => self.usage_counted(e),
+            Kind::LlmEnd(e) => self.request_ended(e),
+            Kind::ToolDispatch(e) => self.call_dispatched(e),
+            Kind::ToolResult(e) => self.call_settled(e),
+            Kind::TurnEnd(e) => self.turn_ended(e),
+            Kind::RunCompleted(e) => self.run_ended(entry.run, EndResult::Completed(e.result.clone())),
+            Kind::RunErrored(e) => self.run_ended(entry.run, EndResult::Errored(e.code.clone())),
+            Kind::Ask(e) => self.asked(e),
+            Kind::Answer(e) => self.answered(e),
+            Kind::Grant(e) => {
+                self.facts.grants.push(Granted { rule: e.rule.clone(), reach: e.reach.clone() });
+            }
+            Kind::Child(e) => self.facts.children.push(OpenChild {
+                session: e.session,
+                name: e.name.clone(),
+                call_id: e.call_id.clone(),
+                scope: e.scope.clone(),
+            }),
+            Kind::ChildEnd(e) => self.facts.children.retain(|child| child.session != e.session),
+            Kind::Outbox(e) => {
+                self.facts.outbox.push_back(Report { seq: entry.seq, to: e.to, event: e.event.clone() });
+            }
+            Kind::OutboxAck(e) => self.facts.outbox.retain(|report| report.seq != e.seq),
+            Kind::StateChange(e) => {
+                if let Some(last) = self.facts.last.as_mut().filter(|_| e.state == StateWord::Abandoned) {
+                    last.abandoned = true;
+                }
+            }
+            Kind::Goal(e) => self.goal_changed(e),
+            Kind::Task(e) => self.task_changed(e),
+            Kind::ReadTo(e) => {
+                self.facts.read_to.insert(e.session, e.seq);
+            }
+            Kind::ConfigChanged(e) => {
+                self.facts.config.insert(e.key.clone(), e.value.clone());
+                self.read_manifest();
+            }
+            Kind::Renamed(e) => self.facts.name = Some(e.name.clone()),
+            Kind::Archived(_) => self.facts.archived = true,
+            Kind::Unarchived(_) => self.facts.archived = false,
+            // What a rewind does to the context is in the segment that it opens.
+            Kind::Rewound(_)
+            | Kind::Progress(_)
+            | Kind::Snapshot(_)
+            | Kind::Checkpoint(_)
+            | Kind::Alert(_)
+            | Kind::Extension(_)
+            | Kind::Unknown(_) => {}
+        }
+        self.facts.last_ts = self.facts.last_ts.max(entry.ts);
+    }
+
+    /// The facts of a new session; of a fork, what comes along with the parent's context.
+    fn session_started(&mut self, e: &SessionStart, ts: u64) {
+        let parent = std::mem::take(&mut self.facts);
+        let fork = e.from.is_some();
+        if !fork {
+            self.context = Context::default();
+            self.segment = None;
+            self.since_carry = 1;
+        }
+        self.facts = Facts {
+            about: Some(About {
+                session: e.session,
+                created: ts,
+                created_by: e.created_by.clone(),
+                cwd: e.cwd.clone(),
+                workspace: e.workspace.clone(),
+                manifest: e.manifest.clone(),
+                scope: e.scope.clone(),
+                mandate: e.mandate.clone(),
+                parent: e.parent.clone(),
+                from: e.from.clone(),
+            }),
+            name: Some(e.name.clone()),
+            visiting: true,
+            last_ts: ts,
+            ..Facts::default()
+        };
+        if fork {
+            self.come_along(parent);
+        }
+        self.read_manifest();
+    }
+
+    /// What a fork takes from its parent: context, tasks, goal and configuration.
+    fn come_along(&mut self, parent: Facts) {
+        // Open calls come along only to be closed as `cancelled` by the fork's own first step.
+        self.facts.calls = parent.calls.into_iter().filter(|call| call.by.is_none()).collect();
+        for call in &mut self.facts.calls {
+            if matches!(call.stage, CallStage::Asked(_)) {
+                call.stage = CallStage::Wished;
+            }
+        }
+        self.facts.tasks = parent.tasks;
+        self.facts.goal = parent.goal;
+        self.facts.config = parent.config;
+        self.facts.segment = parent.segment;
+        self.facts.pruned_to = parent.pruned_to;
+        // Calls are named by the number of their request, so a fork counts on.
+        self.facts.llm_calls = parent.llm_calls;
+        self.facts.llm_ended = parent.llm_ended;
+    }
+
+    fn opened(&mut self, e: &Opened) {
+        self.facts.epoch = e.epoch;
+        self.facts.visiting = e.holder == Holder::Visit;
+        if e.holder == Holder::Pod {
+            self.facts.woken = false;
+        }
+    }
+
+    fn segment_started(&mut self, e: &SegmentStart, seq: u64) {
+        self.reset(&e.history, e.carry.here().map(Box::as_ref));
+        self.facts.segment = e.segment;
+        self.segment = Some(Segment {
+            number: e.segment,
+            start: seq,
+            system_prompt: e.system_prompt.clone(),
+            tools: Arc::new(e.tools.here().cloned().unwrap_or_default()),
+            config: e.config.clone(),
+        });
+    }
+
+    /// Takes over a history and the facts of a carry. `same_as` names the context as it stands: it is only ever
+    /// written for the entry just before it (a change of configuration) or the end of a fork's prefix.
+    fn reset(&mut self, history: &History, carry: Option<&Facts>) {
+        if let History::Here(items) = history {
+            self.context = Context::new(items.clone());
+            self.since_carry = 0;
+        }
+        if let Some(facts) = carry {
+            self.facts = facts.clone();
+            self.read_manifest();
+        }
+    }
+
+    fn run_opened(&mut self, e: &Invoke, entry: &Entry) {
+        let Some(id) = entry.run else { return };
+        self.facts.held = false;
+        // A person's resume does not count: only what comes back by itself can go round in circles.
+        if e.trigger == Trigger::Resume && e.by.actor != ActorKind::Person {
+            self.facts.resumes.push_back(entry.ts);
+            while self.facts.resumes.len() > RESUMES {
+                self.facts.resumes.pop_front();
+            }
+        }
+        self.facts.run = Some(OpenRun {
+            id,
+            trigger: e.trigger.clone(),
+            by: e.by.clone(),
+            attempt: e.attempt,
+            continues: e.continues,
+            turn: 0,
+            continued: 0,
+            in_turn: false,
+            input_at: None,
+            produced: false,
+            drained: Vec::new(),
+            steered: Vec::new(),
+        });
+    }
+
+    fn input_came(&mut self, e: &UserInput) {
+        let at = self.context.len() as u64;
+        self.context.push(flatten(&e.segments));
+        if let Some(run) = &mut self.facts.run {
+            run.input_at.get_or_insert(at);
+            let id = run.id;
+            self.remember(&e.op_id, OpGave::Run(id));
+        }
+    }
+
+    fn input_queued(&mut self, e: &QueuedInput) {
+        self.remember(&e.op_id, OpGave::Queued(e.id));
+        self.facts.woken |= self.facts.visiting;
+        if self.facts.run.is_none() && e.mode == QueueMode::Queue {
+            self.facts.held = false;
+        }
+        self.facts.queue.push_back(Queued {
+            id: e.id,
+            segments: e.segments.clone(),
+            op_id: e.op_id.clone(),
+            from: e.from.clone(),
+            mode: e.mode.clone(),
+        });
+    }
+
+    /// An input leaves the queue; the run remembers steering in case it is rolled back.
+    fn input_dequeued(&mut self, e: &Dequeued) {
+        let Some(at) = self.facts.queue.iter().position(|queued| queued.id == e.id) else { return };
+        if let (Some(queued), Some(run)) = (self.facts.queue.remove(at), &mut self.facts.run)
+            && e.why == DequeueReason::Steered
+            && !run.produced
+        {
+            run.steered.push(queued);
+        }
+    }
+
+    fn note_came(&mut self, e: &Inbox, seq: u64) {
+        if let (Some(sender), Some(from_seq)) = (e.from.session, e.from_seq) {
+            let heard = self.facts.heard.entry(sender).or_insert(from_seq);
+            *heard = (*heard).max(from_seq);
+        }
+        self.facts.woken |= self.facts.visiting && e.wake;
+        if !e.event.as_ref().is_some_and(PodEvent::bookkeeping) {
+            self.facts.notes.push_back(Note {
+                seq,
+                from: e.from.clone(),
+                event: e.event.clone(),
+                message: e.message.clone(),
+                wake: e.wake,
+            });
+        }
+    }
+
+    fn system_item_shown(&mut self, e: &SystemEntry) {
+        let at = self.context.len() as u64;
+        self.context.push(e.item.item());
+        let Some(seq) = e.note else { return };
+        self.drain(seq);
+        // Notes are what a run without an input was opened for: a rollback goes back to before them.
+        if let Some(run) = self.facts.run.as_mut().filter(|run| !run.produced) {
+            run.input_at.get_or_insert(at);
+        }
+    }
+
+    /// A note has been shown: it leaves the notes, and the run remembers it in case it is rolled back.
+    fn drain(&mut self, seq: u64) {
+        let Some(at) = self.facts.notes.iter().position(|note| note.seq == seq) else { return };
+        if let (Some(note), Some(run)) = (self.facts.notes.remove(at), &mut self.facts.run)
+            && !run.produced
+        {
+            run.drained.push(note);
+        }
+    }
+
+    fn request_made(&mut self, e: &LlmCall) {
+        self.facts.llm_calls = e.call + 1;
+        self.facts.open_llm = Some(OpenLlm { call: e.call, reserved: e.reserved.clone() });
+        if let Some(run) = self.facts.run.as_mut().filter(|_| e.purpose == Purpose::Turn) {
+            run.turn = e.turn;
+            run.in_turn = true;
+            run.continued = e.continues.as_ref().map_or(0, |c| c.attempt);
+        }
+    }
+
+    fn model_said(&mut self, e: &AssistantItem) {
+        if let Item::ToolCall { call_id, name, arguments } = &e.item {
+            self.facts.calls.push(OpenCall {
+                call_id: call_id.clone(),
+                tool: name.clone(),
+                arguments: arguments.clone(),
+                stage: CallStage::Wished,
+                by: None,
+            });
+        }
+        if let Some(run) = &mut self.facts.run {
+            run.produced = true;
+        }
+        self.context.push(e.item.clone());
+    }
+
+    fn usage_counted(&mut self, e: &LlmUsage) {
+        let usage = &mut self.facts.usage;
+        usage.calls += 1;
+        usage.input = usage.input.saturating_add(e.input);
+        usage.output = usage.output.saturating_add(e.output);
+        usage.cache_read = usage.cache_read.saturating_add(e.cache_read);
+        usage.cache_write = usage.cache_write.saturating_add(e.cache_write);
+        match e.cost_usd {
+            Some(cost) => usage.cost_usd += cost,
+            None => usage.unknown_cost += 1,
+        }
+    }
+
+    fn request_ended(&mut self, e: &LlmEnd) {
+        self.facts.llm_ended += 1;
+        if self.facts.open_llm.as_ref().is_some_and(|open| open.call == e.call) {
+            self.facts.open_llm = None;
+        }
+    }
+
+    fn call_dispatched(&mut self, e: &ToolDispatch) {
+        let stage = CallStage::Dispatched(Box::new(Dispatched {
+            class: e.class.clone(),
+            action: e.action.clone(),
+            preview: e.preview.clone(),
+        }));
+        match self.call_mut(&e.call_id) {
+            Some(call) => call.stage = stage,
+            None => self.facts.calls.push(OpenCall {
+                call_id: e.call_id.clone(),
+                tool: e.tool.clone(),
+                arguments: e.arguments.clone().unwrap_or_default(),
+                stage,
+                by: e.by.clone(),
+            }),
+        }
+    }
+
+    fn call_settled(&mut self, e: &ToolResult) {
+        if let Item::ToolResult { call_id, .. } = &e.item {
+            self.facts.calls.retain(|call| call.call_id != *call_id);
+        }
+        if e.by.is_none() {
+            self.context.push(e.item.clone());
+        }
+        for seq in &e.notes {
+            self.drain(*seq);
+        }
+    }
+
+    fn turn_ended(&mut self, e: &TurnEnd) {
+        if let Some(run) = &mut self.facts.run {
+            run.turn = e.turn.saturating_add(1);
+            run.in_turn = false;
+            run.continued = 0;
+        }
+    }
+
+    fn run_ended(&mut self, id: Option<RunId>, result: EndResult) {
+        let Some(run) = self.facts.run.take_if(|run| id.is_none_or(|id| id == run.id)) else { return };
+        if result == EndResult::Completed(RunResult::RolledBack) {
+            if let Some(at) = run.input_at {
+                self.context.truncate(usize::try_from(at).unwrap_or(usize::MAX));
+            }
+            for note in run.drained.into_iter().rev() {
+                self.facts.notes.push_front(note);
+            }
+            for queued in run.steered.into_iter().rev() {
+                self.facts.queue.push_front(queued);
+            }
+        }
+        self.facts.held = match &result {
+            EndResult::Completed(
+                RunResult::Finished | RunResult::LimitReached | RunResult::RolledBack | RunResult::Other(_),
+            ) => false,
+            EndResult::Completed(RunResult::Paused | RunResult::Cancelled | RunResult::Interrupted)
+            | EndResult::Errored(_) => true,
+        };
+        self.facts.last = Some(EndedRun {
+            id: run.id,
+            trigger: run.trigger,
+            by: run.by,
+            attempt: run.attempt,
+            turn: run.turn,
+            result,
+            abandoned: false,
+        });
+    }
+
+    fn asked(&mut self, e: &Ask) {
+        if let Some(call) = e.subject.call_id.as_ref().and_then(|id| self.call_mut(id)) {
+            call.stage = CallStage::Asked(e.id);
+        }
+        self.facts.asks.push(OpenAsk {
+            id: e.id,
+            ask: e.ask.clone(),
+            subject: e.subject.clone(),
+            options: e.options.clone(),
+            expires: e.expires,
+        });
+    }
+
+    fn answered(&mut self, e: &Answer) {
+        let Some(at) = self.facts.asks.iter().position(|ask| ask.id == e.id) else { return };
+        let ask = self.facts.asks.remove(at);
+        self.facts.woken |= self.facts.visiting;
+        let asked = self.facts.calls.iter_mut().find(|call| call.stage == CallStage::Asked(e.id));
+        if let Some(call) = asked {
+            call.stage = CallStage::Answered {
+                digest: ask.subject.digest,
+                decision: e.decision.clone(),
+                note: e.note.clone(),
+            };
+        }
+    }
+
+    fn goal_changed(&mut self, e: &Goal) {
+        self.facts.goal = match e.change {
+            GoalChange::Done | GoalChange::Clear => None,
+            GoalChange::Set | GoalChange::Advance | GoalChange::Other(_) => {
+                Some(GoalFact { change: e.change.clone(), text: e.text.clone(), used: e.used })
+            }
+        };
+    }
+
+    fn task_changed(&mut self, e: &Task) {
+        self.facts.tasks.retain(|task| task.id != e.id);
+        if e.status != TaskStatus::Deleted {
+            self.facts.tasks.push(TaskFact {
+                id: e.id,
+                subject: e.subject.clone(),
+                description: e.description.clone(),
+                status: e.status.clone(),
+            });
+        }
+    }
+
+    fn remember(&mut self, op_id: &Option<String>, gave: OpGave) {
+        let Some(op_id) = op_id else { return };
+        // An input that waited keeps the answer that its sender got.
+        if self.op(op_id).is_some() {
+            return;
+        }
+        self.facts.op_ids.push_back(OpDone { op_id: op_id.clone(), gave });
+        while self.facts.op_ids.len() > limits::OP_IDS {
+            self.facts.op_ids.pop_front();
+        }
+    }
+
+    /// The manifest of the session with the changes since. A value that does not fit leaves the others standing.
+    fn read_manifest(&mut self) {
+        let Some(about) = &self.facts.about else { return };
+        let mut value = about.manifest.clone();
+        for (key, change) in &self.facts.config {
+            let mut changed = value.clone();
+            set_key(&mut changed, key, change.clone());
+            if Manifest::read(&changed).is_ok() {
+                value = changed;
+            }
+        }
+        self.manifest = Manifest::read(&value).unwrap_or_default();
+    }
+
+    fn call_mut(&mut self, id: &CallId) -> Option<&mut OpenCall> {
+        self.facts.calls.iter_mut().find(|call| call.call_id == *id)
+    }
+}
+
+/// Sets `a.b.c` in a JSON object, making tables on the way.
+fn set_key(value: &mut serde_json::Value, key: &str, change: serde_json::Value) {
+    let mut at = value;
+    for part in key.split('.') {
+        if !at.is_object() {
+            *at = serde_json::Value::Object(serde_json::Map::new());
+        }
+        let serde_json::Value::Object(map) = at else { return };
+        at = map.entry(part).or_insert(serde_json::Value::Null);
+    }
+    *at = change;
+}
