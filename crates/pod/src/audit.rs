@@ -57,7 +57,7 @@ impl Audit {
                 self.epoch = Some(0);
             }
             Kind::Opened(e) => {
-                if self.epoch.is_some_and(|epoch| e.epoch != epoch + 1) {
+                if self.epoch.is_some_and(|epoch| epoch.checked_add(1) != Some(e.epoch)) {
                     self.problem(entry, format!("epoch {} does not follow {:?}", e.epoch, self.epoch));
                 }
                 self.epoch = Some(e.epoch);

@@ -151,7 +151,7 @@ pub fn visit(state: &State, at: Moment, visitor: Visitor, visit: Visit) -> Resul
     pod.note(
         &mut m,
         Opened {
-            epoch: state.facts.epoch + 1,
+            epoch: state.facts.epoch.saturating_add(1),
             pid: visitor.pid,
             boot_id: visitor.boot_id,
             host: visitor.host,

@@ -22,8 +22,12 @@ impl Pod {
     pub(crate) fn boot(&mut self, m: &mut Making, boot: Box<Boot>) {
         let woken = self.state.facts.woken;
         let first = self.state.facts.epoch == 0;
-        self.note(m, boot.opened(self.state.facts.epoch + 1));
+        self.note(m, boot.opened(self.state.facts.epoch.saturating_add(1)));
         self.life.boot = Some(boot);
+        if let Some(problem) = self.state.manifest_problem.clone() {
+            let message = format!("this session's manifest cannot be read ({problem}); the defaults hold");
+            self.alert(m, AlertLevel::Error, AlertSource::Pod, message);
+        }
         if self.state.facts.run.is_some() {
             let reason = if first { "the session came with an open run" } else { "the process ended" };
             self.end_interrupted(m, reason);

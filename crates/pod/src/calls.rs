@@ -1,6 +1,6 @@
 //! Calls: from "the model would like to" until "it is settled".
 //!
-//! Here: the life of one call, and who may move it on. Elsewhere: judging it (`gate`), running it (the driver).
+//! Here: the life of one call, and who may move it on. Elsewhere: judging it (`gate`), clients' own calls (`guests`), running it (the driver).
 //! Invariant: a call runs at most once, unless it is pure or its file shows that it did not happen
 //! (`no_call_runs_twice_whenever_the_process_dies`).
 
@@ -35,19 +35,8 @@ pub(crate) enum Work {
 
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Ready {
-    prepared: Prepared,
-    verdict: Verdict,
-}
-
-/// A call that a client made and that is not in the log yet.
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Guest {
-    pub(crate) call_id: CallId,
-    pub(crate) tool: String,
-    pub(crate) arguments: Text,
-    pub(crate) by: Actor,
-    /// Set while a person is asked about it.
-    pub(crate) ask: Option<AskId>,
+    pub(crate) prepared: Prepared,
+    pub(crate) verdict: Verdict,
 }
 
 /// How a call is settled, in words for the model.
@@ -138,12 +127,12 @@ impl Pod {
         }
     }
 
-    fn judge(&self, action: &Action) -> Verdict {
+    pub(crate) fn judge(&self, action: &Action) -> Verdict {
         let scope = self.state.facts.about.as_ref().map(|about| about.scope.clone()).unwrap_or_default();
         gate::judge(self.state.manifest.permissions.posture, &scope, action)
     }
 
-    fn digest(&self, tool: &str, arguments: &Text, prepared: &Prepared) -> String {
+    pub(crate) fn digest(&self, tool: &str, arguments: &Text, prepared: &Prepared) -> String {
         let cwd = self.state.facts.about.as_ref().map_or("", |about| about.cwd.as_str());
         let before = prepared.preview.as_ref().and_then(|preview| preview.before.as_deref());
         gate::digest(tool, arguments, cwd, before)
@@ -155,7 +144,13 @@ impl Pod {
         self.note_ask(m, call.call_id.clone(), digest, text);
     }
 
-    fn note_ask(&mut self, m: &mut Making, call_id: CallId, digest: String, text: String) -> AskId {
+    pub(crate) fn note_ask(
+        &mut self,
+        m: &mut Making,
+        call_id: CallId,
+        digest: String,
+        text: String,
+    ) -> AskId {
         let id = AskId(m.ids.next_uuid());
         let options = [Decision::Approved, Decision::Denied, Decision::Abort];
         self.note(
@@ -194,7 +189,7 @@ impl Pod {
         }
     }
 
-    fn dispatch(&mut self, m: &mut Making, call: &OpenCall, ready: Ready) {
+    pub(crate) fn dispatch(&mut self, m: &mut Making, call: &OpenCall, ready: Ready) {
         let Prepared { class, action, preview } = ready.prepared;
         self.note(
             m,
@@ -257,7 +252,13 @@ impl Pod {
         self.settle_call_by(m, id, settled, by);
     }
 
-    fn settle_call_by(&mut self, m: &mut Making, id: &CallId, settled: Settled, by: Option<Actor>) {
+    pub(crate) fn settle_call_by(
+        &mut self,
+        m: &mut Making,
+        id: &CallId,
+        settled: Settled,
+        by: Option<Actor>,
+    ) {
         let work = self.life.work.remove(id);
         let pure = matches!(work, Some(Work::Running { class: Class::Pure, .. }));
         let is_error = settled.outcome != Outcome::Done;
@@ -355,61 +356,6 @@ impl Pod {
         }
     }
 
-    /// A client's call: the same gate, its result is not history.
-    fn guest_prepared(&mut self, m: &mut Making, at: usize, prepared: Result<Prepared, String>) {
-        let guest = self.life.guests.remove(at);
-        let prepared = match prepared {
-            Ok(prepared) => prepared,
-            Err(message) => {
-                let settled = Settled::error(Outcome::Invalid, message);
-                return self.settle_call_by(m, &guest.call_id, settled, Some(guest.by));
-            }
-        };
-        let verdict = if guest.ask.is_some() {
-            answered_verdict(&Decision::Approved, None)
-        } else {
-            self.judge(&prepared.action)
-        };
-        match verdict.outcome {
-            Judgement::Allow => {
-                let call = OpenCall {
-                    call_id: guest.call_id,
-                    tool: guest.tool,
-                    arguments: guest.arguments,
-                    stage: CallStage::Wished,
-                    by: Some(guest.by),
-                };
-                self.dispatch(m, &call, Ready { prepared, verdict });
-            }
-            Judgement::Ask => {
-                let digest = self.digest(&guest.tool, &guest.arguments, &prepared);
-                let shown = prepared.action.command.clone();
-                let text = shown.unwrap_or_else(|| format!("{} {}", guest.tool, guest.arguments.show()));
-                let ask = self.note_ask(m, guest.call_id.clone(), digest, text);
-                self.life.guests.push(Guest { ask: Some(ask), ..guest });
-            }
-            Judgement::Deny | Judgement::Other(_) => {
-                self.settle_call_by(m, &guest.call_id, refused(verdict), Some(guest.by));
-            }
-        }
-    }
-
-    /// The answer to a question about a client's own call. Gives whether there is such a call.
-    pub(crate) fn answer_guest(&mut self, m: &mut Making, ask: AskId, decision: &Decision) -> bool {
-        let Some(at) = self.life.guests.iter().position(|guest| guest.ask == Some(ask)) else { return false };
-        if decision.approves() {
-            let guest = &self.life.guests[at];
-            let (call_id, tool) = (guest.call_id.clone(), guest.tool.clone());
-            let arguments = guest.arguments.clone();
-            m.effect(Effect::Prepare { call_id, tool, arguments });
-        } else {
-            let guest = self.life.guests.remove(at);
-            let verdict = answered_verdict(decision, None);
-            self.settle_call_by(m, &guest.call_id, refused(verdict), Some(guest.by));
-        }
-        true
-    }
-
     /// Whether a running call must be waited for when the run is paused: only pure ones can simply be dropped.
     pub(crate) fn drop_pure_work(&mut self, m: &mut Making) -> bool {
         let mine: Vec<CallId> = self.model_calls().into_iter().map(|call| call.call_id).collect();
@@ -444,12 +390,12 @@ fn lost() -> Settled {
     )
 }
 
-fn refused(verdict: Verdict) -> Settled {
+pub(crate) fn refused(verdict: Verdict) -> Settled {
     let message = format!("refused: {}", verdict.reason);
     Settled { verdict: Some(verdict), ..Settled::error(Outcome::Refused, message) }
 }
 
-fn answered_verdict(decision: &Decision, note: Option<&str>) -> Verdict {
+pub(crate) fn answered_verdict(decision: &Decision, note: Option<&str>) -> Verdict {
     let outcome = if decision.approves() { Judgement::Allow } else { Judgement::Deny };
     let reason = match note {
         Some(note) => format!("{decision} by the person who was asked: {note}"),

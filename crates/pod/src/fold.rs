@@ -24,7 +24,7 @@ const RESUMES: usize = 3;
 impl State {
     /// Folds one entry.
     pub fn apply(&mut self, entry: &Entry) {
-        self.next_seq = entry.seq + 1;
+        self.next_seq = entry.seq.saturating_add(1);
         self.since_carry += 1;
         match &entry.kind {
             Kind::SessionStart(e) => self.session_started(e, entry.ts),
@@ -278,7 +278,7 @@ impl State {
     }
 
     fn request_made(&mut self, e: &LlmCall) {
-        self.facts.llm_calls = e.call + 1;
+        self.facts.llm_calls = e.call.saturating_add(1);
         self.facts.open_llm = Some(OpenLlm { call: e.call, reserved: e.reserved.clone() });
         if let Some(run) = self.facts.run.as_mut().filter(|_| e.purpose == Purpose::Turn) {
             run.turn = e.turn;
@@ -463,7 +463,10 @@ impl State {
                 value = changed;
             }
         }
-        self.manifest = Manifest::read(&value).unwrap_or_default();
+        (self.manifest, self.manifest_problem) = match Manifest::read(&value) {
+            Ok(manifest) => (manifest, None),
+            Err(e) => (Manifest::default(), Some(e.to_string())),
+        };
     }
 
     fn call_mut(&mut self, id: &CallId) -> Option<&mut OpenCall> {

@@ -9,6 +9,7 @@ mod boot;
 mod calls;
 mod fold;
 mod gate;
+mod guests;
 mod input;
 mod notes;
 mod orders;

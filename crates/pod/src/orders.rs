@@ -8,7 +8,7 @@ use minke_record::{
 };
 use serde_json::Value;
 
-use crate::calls::Guest;
+use crate::guests::Guest;
 use crate::input::{Changes, Order, Request, Rewind, RunMode, ShutdownMode};
 use crate::pod::{Making, Pod, Stopping, Waiter};
 use crate::run::{Beginning, Opening, Said, trigger_of};

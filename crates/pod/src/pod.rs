@@ -41,7 +41,7 @@ pub(crate) struct Life {
     /// Calls that a hand is busy with, or that wait for one.
     pub(crate) work: BTreeMap<CallId, Work>,
     /// Calls that clients made and that are not dispatched yet.
-    pub(crate) guests: Vec<crate::calls::Guest>,
+    pub(crate) guests: Vec<crate::guests::Guest>,
     /// A `pause` waits for calls to end.
     pub(crate) pausing: Option<Pausing>,
     pub(crate) stopping: Option<Stopping>,

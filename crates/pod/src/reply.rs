@@ -199,7 +199,7 @@ impl Pod {
         if self.life.reply.as_ref().is_none_or(|reply| reply.call != call) {
             return;
         }
-        let attempt = run.continued + 1;
+        let attempt = run.continued.saturating_add(1);
         let (call, said) = self.keep_begun_text(m);
         let retryable = failure.kind.retryable();
         let outcome =

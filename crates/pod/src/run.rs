@@ -76,8 +76,12 @@ impl Pod {
     /// Continues a paused or interrupted run: its open calls are settled by their class, then the model is asked.
     pub(crate) fn resume_run(&mut self, m: &mut Making, by: Actor) -> Option<RunId> {
         let last = self.state.resumable()?;
-        let invoke =
-            Invoke { trigger: Trigger::Resume, by, attempt: last.attempt + 1, continues: Some(last.id) };
+        let invoke = Invoke {
+            trigger: Trigger::Resume,
+            by,
+            attempt: last.attempt.saturating_add(1),
+            continues: Some(last.id),
+        };
         self.note(m, invoke);
         self.ensure_segment(m);
         let id = self.open_run_id();
@@ -133,7 +137,7 @@ impl Pod {
     }
 
     pub(crate) fn begin_segment(&mut self, m: &mut Making, beginning: Beginning) {
-        let segment = self.state.segment.as_ref().map_or(0, |segment| segment.number + 1);
+        let segment = self.state.segment.as_ref().map_or(0, |segment| segment.number.saturating_add(1));
         let carry = Large::Here(Box::new(self.state.facts.clone()));
         self.note(
             m,

@@ -24,6 +24,8 @@ pub struct State {
     pub since_carry: u64,
     /// The manifest of `session_start` with the changes since, read once.
     pub manifest: Manifest,
+    /// Why the manifest of the session could not be read; then the defaults hold, and boot says so.
+    pub manifest_problem: Option<String>,
 }
 
 impl State {
