@@ -1,7 +1,7 @@
 //! Leases for real: kernel locks, and processes that are killed.
 
 use std::fs;
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
@@ -69,7 +69,7 @@ fn am_the_child() -> bool {
     let lease = runtime.claim(row(&pod, 9)).expect("the name is free");
     let _listener = UnixListener::bind(lease.socket()).expect("the directory is fresh");
     lease.write_manifest("# none\n").expect("it can be written");
-    println!("{HELD}");
+    writeln!(std::io::stdout(), "{HELD}").expect("the parent reads");
     let mut rest = Vec::new();
     std::io::stdin().read_to_end(&mut rest).expect("the parent holds the other end");
     true

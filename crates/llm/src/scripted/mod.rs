@@ -1,12 +1,13 @@
 //! scripted: a model inside the binary, for the tour, tests and demonstrations.
 //!
-//! Here: the `Model`. Its parts: the script (`script`), which turn answers a request (`choose`), what that turn says
+//! Here: the `Model`. Its parts: the script (`script`), reading it (`reading`), which turn answers a request (`choose`), what that turn says
 //! (`play`), values in its texts (`template`). The language is described in `docs/scripted.md`.
 //! Invariant: the turn is a function of the prompt and of how often it was asked, so that a killed pod goes on at the
 //! right one (`a_new_process_goes_on_at_the_right_turn`).
 
 mod choose;
 mod play;
+mod reading;
 mod script;
 mod template;
 
@@ -20,8 +21,9 @@ use minke_model::{Model, ModelStream, Prompt};
 
 use choose::{Answer, choose};
 use play::{Beat, play, refuse};
-pub use script::ScriptError;
-use script::{SCRIPT_BYTES, Script};
+use reading::SCRIPT_BYTES;
+pub use reading::ScriptError;
+use script::Script;
 
 /// Scripts in the binary, by name.
 pub(crate) const BUILT_IN: &[(&str, &str)] = &[("demo", include_str!("../../scripts/demo.toml"))];

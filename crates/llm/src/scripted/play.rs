@@ -1,7 +1,8 @@
 //! What a turn says: a turn and a prompt in, the beats of a stream out.
 //!
 //! Invariant: the beats keep the stream contract: blocks numbered from 0, each closed before the next begins, `Done`
-//! last; a cut or failed stream ends in its failure instead (`every_turn_keeps_the_stream_contract`).
+//! last; a cut or failed stream ends in its failure instead (checked for every reply in `tests/scripted.rs`,
+//! `every_example_of_the_documentation_plays` among them).
 
 use std::path::Path;
 use std::time::Duration;

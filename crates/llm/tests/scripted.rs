@@ -1,0 +1,439 @@
+//! The scripted model, through the front door: a script and a prompt in, a stream out.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use minke_llm::Scripted;
+use minke_model::{BlockKind, Failure, FailureKind, Model, ModelEvent, Prompt, StopReason};
+use minke_record::{Item, Purpose, Route};
+
+const CWD: &str = "/somewhere";
+
+fn script(text: &str) -> Scripted {
+    Scripted::parse("talk.toml", text, Path::new(CWD)).unwrap_or_else(|e| panic!("{e}"))
+}
+
+fn prompt(items: Vec<Item>, ended: Option<u64>) -> Arc<Prompt> {
+    Arc::new(Prompt {
+        route: Route { provider: "scripted".into(), model: "talk.toml".into(), scheme: "scripted".into() },
+        purpose: Purpose::Turn,
+        system: "be brief".into(),
+        tools: Arc::default(),
+        items: items.into_iter().map(Arc::new).collect(),
+        max_tokens: None,
+        ended,
+    })
+}
+
+fn result(id: &str, content: &str) -> Item {
+    Item::ToolResult {
+        call_id: id.into(),
+        summary: "done".into(),
+        content: Some(content.into()),
+        is_error: false,
+        blob: None,
+    }
+}
+
+fn call(id: &str) -> Item {
+    Item::ToolCall { call_id: id.into(), name: "Read".into(), arguments: "{}".into() }
+}
+
+/// A reply as it came.
+#[derive(Debug, Default, PartialEq)]
+struct Reply {
+    events: Vec<ModelEvent>,
+    failure: Option<Failure>,
+}
+
+impl Reply {
+    fn deltas(&self) -> Vec<&str> {
+        self.events
+            .iter()
+            .filter_map(|e| if let ModelEvent::Delta { text, .. } = e { Some(&**text) } else { None })
+            .collect()
+    }
+
+    fn text(&self) -> String {
+        self.deltas().concat()
+    }
+
+    fn stop(&self) -> Option<&StopReason> {
+        if let Some(ModelEvent::Done { stop }) = self.events.last() { Some(stop) } else { None }
+    }
+
+    fn kind(&self) -> Option<FailureKind> {
+        self.failure.as_ref().map(|failure| failure.kind)
+    }
+
+    fn call_ids(&self) -> Vec<&str> {
+        self.events
+            .iter()
+            .filter_map(|e| match e {
+                ModelEvent::BlockStart { kind: BlockKind::ToolCall { id, .. }, .. } => Some(&**id),
+                _ => None,
+            })
+            .collect()
+    }
+
+    /// The contract that every provider keeps.
+    fn check(&self) {
+        let mut open = None;
+        let mut next = 0;
+        let mut done = 0;
+        for event in &self.events {
+            assert_eq!(done, 0, "nothing follows the stop: {self:?}");
+            match event {
+                ModelEvent::BlockStart { index, .. } => {
+                    assert_eq!((open, *index), (None, next), "{self:?}");
+                    open = Some(*index);
+                    next += 1;
+                }
+                ModelEvent::Delta { index, .. } => assert_eq!(open, Some(*index), "{self:?}"),
+                ModelEvent::BlockStop { index, .. } => assert_eq!(open.take(), Some(*index), "{self:?}"),
+                ModelEvent::Usage(_) => assert_eq!(open, None, "{self:?}"),
+                ModelEvent::Done { .. } => done += 1,
+            }
+        }
+        assert_eq!(
+            done,
+            usize::from(self.failure.is_none()),
+            "a reply ends in a stop or in a failure: {self:?}"
+        );
+        assert!(self.failure.is_some() || open.is_none(), "{self:?}");
+    }
+}
+
+async fn ask(model: &Scripted, prompt: &Arc<Prompt>) -> Reply {
+    let mut stream = model.ask(prompt.clone());
+    let mut reply = Reply::default();
+    while let Some(next) = stream.next().await {
+        assert!(reply.failure.is_none(), "a failure is the last member");
+        match next {
+            Ok(event) => reply.events.push(event),
+            Err(failure) => reply.failure = Some(failure),
+        }
+    }
+    reply.check();
+    reply
+}
+
+/// What the n-th request of a session gets.
+async fn nth(model: &Scripted, ended: u64) -> Reply {
+    ask(model, &prompt(vec![Item::user("hi")], Some(ended))).await
+}
+
+#[tokio::test]
+async fn a_turn_thinks_then_speaks_then_calls() {
+    let model = script(
+        r#"
+        [[turn]]
+        thinking = "Hm."
+        text = ["I will ", "read."]
+        [[turn.call]]
+        tool = "Read"
+        args = { file_path = "{{cwd}}/a", n = [1, "{{prompt}}"] }
+        [[turn.call]]
+        tool = "Note"
+        raw = "{not json"
+        id = "mine"
+        "#,
+    );
+    let reply = nth(&model, 0).await;
+    let arguments = format!(r#"{{"file_path":"{CWD}/a","n":[1,"hi"]}}"#);
+    assert_eq!(reply.deltas(), ["Hm.", "I will ", "read.", arguments.as_str(), "{not json"]);
+    assert_eq!(reply.stop(), Some(&StopReason::ToolUse));
+    assert_eq!(reply.call_ids(), ["call_0_1_1", "mine"]);
+    // (8 of the system prompt + 2 of the input + 3) / 4, and what was said / 4
+    let usage =
+        reply.events.iter().find_map(|e| if let ModelEvent::Usage(u) = e { Some(u) } else { None }).unwrap();
+    let said = reply.text().len() as u64;
+    assert_eq!((usage.input, usage.output, usage.cost_usd), (3, said.div_ceil(4), Some(0.0)));
+}
+
+#[tokio::test]
+async fn texts_are_cut_into_chunks_of_characters() {
+    let model = script("chunk = 3\n[[turn]]\ntext = 'äöüxyz!'\n[[turn]]\nchunk = 5\ntext = 'äöüxyz!'");
+    assert_eq!(nth(&model, 0).await.deltas(), ["äöü", "xyz", "!"]);
+    assert_eq!(nth(&model, 1).await.deltas(), ["äöüxy", "z!"]);
+}
+
+#[tokio::test]
+async fn the_same_prompt_gets_the_same_turn() {
+    let text = "[[turn]]\ntext = 'a'\nrepeat = 2\n[[turn]]\ntext = 'b'\n[[turn]]\nerror = { status = 400, message = 'no' }\n[[turn]]\ntext = 'c'";
+    let model = script(text);
+    let said = |reply: &Reply| reply.failure.as_ref().map_or_else(|| reply.text(), |f| f.message.clone());
+    // Asked in any order, by any instance: a killed pod goes on at the right turn.
+    for ended in [4, 0, 3, 1, 2] {
+        let wanted = ["a", "a", "b", "no", "c"][usize::try_from(ended).unwrap()];
+        assert_eq!(said(&nth(&model, ended).await), wanted, "{ended}");
+        assert_eq!(said(&nth(&script(text), ended).await), wanted, "{ended}");
+    }
+    let over = nth(&model, 5).await;
+    assert_eq!(over.kind(), Some(FailureKind::Permanent));
+    assert!(over.failure.unwrap().message.contains("talk.toml has no turn left after 5 replies"));
+}
+
+#[tokio::test]
+async fn a_new_process_goes_on_at_the_right_turn() {
+    let text = "[[turn]]\ntext = 'one'\n[[turn]]\ntext = 'two'\n[[turn]]\ntext = 'three'";
+    let mut items = vec![Item::user("hi")];
+    for wanted in ["one", "two", "three"] {
+        let reply = ask(&script(text), &prompt(items.clone(), None)).await;
+        assert_eq!(reply.text(), wanted);
+        items.extend([Item::assistant(reply.text()), Item::user("go on")]);
+    }
+}
+
+#[tokio::test]
+async fn outside_a_session_an_unbroken_row_of_the_assistants_items_is_one_reply() {
+    let model = script("[[turn]]\ntext = '0'\n[[turn]]\ntext = '1'\n[[turn]]\ntext = '2'");
+    let items = [
+        Item::user("hi"),
+        Item::assistant("text"),
+        call("a"),
+        call("b"),
+        result("a", "x"),
+        result("b", "y"),
+        call("c"),
+        result("c", "z"),
+    ];
+    for (length, wanted) in [(1, "0"), (6, "1"), (8, "2")] {
+        let reply = ask(&model, &prompt(items[..length].to_vec(), None)).await;
+        assert_eq!(reply.text(), wanted, "{length} items");
+    }
+}
+
+#[tokio::test]
+async fn an_error_lasts_its_attempts_and_then_the_script_goes_on() {
+    let text = "[[turn]]\nerror = { status = 529, message = 'busy', retry_after_s = 1, times = 2 }\n[[turn]]\ntext = 'a'\n[[turn]]\nerror = { kind = 'transient', message = 'again' }\ntext = 'b'\n[[turn]]\ntext = 'c'";
+    let model = script(text);
+    for _ in 0..2 {
+        let failure = nth(&model, 0).await.failure.unwrap();
+        assert_eq!((failure.kind, failure.status), (FailureKind::Transient, Some(529)));
+        assert_eq!(failure.retry_after_ms, Some(1_000));
+    }
+    assert_eq!(nth(&model, 0).await.text(), "a");
+    assert_eq!(nth(&model, 1).await.failure.unwrap().message, "again");
+    assert_eq!(nth(&model, 1).await.text(), "b");
+    assert_eq!(nth(&model, 2).await.text(), "c");
+    // A new process has made a new request, so its attempts begin anew.
+    assert!(nth(&script(text), 0).await.failure.is_some());
+}
+
+#[tokio::test]
+async fn an_error_that_outlasts_the_retries_uses_up_its_turn_alone() {
+    let model =
+        script("[[turn]]\nerror = { status = 503, message = 'down', times = 6 }\n[[turn]]\ntext = 'up'");
+    assert_eq!(nth(&model, 0).await.kind(), Some(FailureKind::Transient));
+    assert_eq!(nth(&model, 1).await.text(), "up");
+}
+
+#[tokio::test]
+async fn statuses_are_sorted_like_a_providers() {
+    for (error, kind) in [
+        ("status = 429", FailureKind::Transient),
+        ("status = 401", FailureKind::Permanent),
+        ("status = 400, kind = 'too_long'", FailureKind::TooLong),
+        ("kind = 'permanent'", FailureKind::Permanent),
+    ] {
+        let model = script(&format!("[[turn]]\nerror = {{ message = 'x', {error} }}"));
+        assert_eq!(nth(&model, 0).await.kind(), Some(kind), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn a_stream_is_cut_after_its_blocks_or_inside_the_last_one() {
+    let model = script(
+        "[[turn]]\ntext = 'whole'\ncut = true\n[[turn]]\ntext = 'fine'\ncut_after = 6\nchunk = 4\n[[turn.call]]\ntool = 'Note'\nargs = { line = 'x' }\n[[turn]]\ncut = true",
+    );
+    let whole = nth(&model, 0).await;
+    assert!(matches!(whole.events.last(), Some(ModelEvent::BlockStop { index: 0, .. })));
+    assert_eq!(whole.kind(), Some(FailureKind::Cut));
+    let half = nth(&model, 1).await;
+    assert_eq!(half.deltas(), ["fine", "{\"li", "ne"]);
+    assert!(matches!(half.events.last(), Some(ModelEvent::Delta { index: 1, .. })), "{half:?}");
+    assert_eq!(half.kind(), Some(FailureKind::Cut));
+    let nothing = nth(&model, 2).await;
+    assert!(nothing.events.is_empty() && nothing.kind() == Some(FailureKind::Cut));
+}
+
+#[tokio::test]
+async fn expect_and_when_look_at_the_last_text() {
+    let model = script(
+        "[[turn]]\nexpect = 'hello'\ntext = 'plain'\n[[turn]]\nwhen = 'no such file'\ntext = 'matched'\n[[turn]]\ntext = 'last'",
+    );
+    let at = async |items: Vec<Item>| {
+        let ended = items.iter().filter(|item| matches!(item, Item::ToolCall { .. })).count() as u64;
+        ask(&model, &prompt(items, Some(ended))).await
+    };
+    assert_eq!(at(vec![Item::user("well hello")]).await.text(), "plain");
+    let refused = at(vec![Item::user("good bye")]).await.failure.unwrap();
+    assert_eq!(refused.kind, FailureKind::Permanent);
+    assert!(refused.message.contains("turn 1") && refused.message.contains("`hello`"), "{}", refused.message);
+    assert!(refused.message.contains("`good bye`"), "{}", refused.message);
+    let mut items = vec![Item::user("hello"), call("a"), result("a", "no such file: x")];
+    assert_eq!(at(items.clone()).await.text(), "matched");
+    items.extend([call("b"), result("b", "no such file: y")]);
+    assert_eq!(at(items).await.text(), "last", "the matching turn is used up");
+}
+
+#[tokio::test]
+async fn a_loop_starts_over() {
+    let model = script("loop = true\n[[turn]]\ntext = 'a'\n[[turn]]\ntext = 'b'");
+    for ended in 0..7 {
+        assert_eq!(nth(&model, ended).await.text(), if ended % 2 == 0 { "a" } else { "b" });
+    }
+}
+
+#[tokio::test]
+async fn call_ids_never_repeat_in_a_session() {
+    let model =
+        script("loop = true\n[[turn]]\n[[turn.call]]\ntool = 'Read'\n[[turn.call]]\ntool = 'Read'\nid = 'x'");
+    let mut items = vec![Item::user("hi")];
+    let mut seen = std::collections::BTreeSet::new();
+    for ended in [0, 1, 1, 1, 2] {
+        // Twice the request was killed after its calls had been kept: no end, and more items.
+        let reply = ask(&model, &prompt(items.clone(), Some(ended))).await;
+        for id in reply.call_ids() {
+            assert!(seen.insert(id.to_owned()), "{id} again");
+            items.extend([call(id), result(id, "")]);
+        }
+    }
+    assert_eq!(seen.len(), 10);
+}
+
+#[tokio::test(start_paused = true)]
+async fn waits_take_the_time_they_say() {
+    let model = script(
+        "[[turn]]\ndelay_ms = 100\npace_ms = 10\ntext = ['a', 'b', 'c']\n[[turn]]\ndelay_ms = 7\nerror = { status = 500, message = 'x' }",
+    );
+    let start = tokio::time::Instant::now();
+    nth(&model, 0).await;
+    assert_eq!(start.elapsed(), Duration::from_millis(130));
+    let start = tokio::time::Instant::now();
+    assert!(nth(&model, 1).await.failure.is_some());
+    assert_eq!(start.elapsed(), Duration::from_millis(7));
+}
+
+#[tokio::test]
+async fn many_pieces_leave_room_for_others() {
+    let model = script("[[turn]]\nsteps = [{ text = 'tick ', repeat = 20000 }]");
+    let others = tokio::spawn(async {
+        let mut turns = 0u32;
+        loop {
+            tokio::task::yield_now().await;
+            turns += 1;
+            if turns == 50 {
+                return turns;
+            }
+        }
+    });
+    let reply = nth(&model, 0).await;
+    assert_eq!(reply.deltas().len(), 20_000);
+    assert!(others.is_finished(), "nobody else was let in while the reply streamed");
+}
+
+#[tokio::test]
+async fn titles_and_compactions_use_no_turn() {
+    let model = script("[[turn]]\ntext = 'a'");
+    let mut title = prompt(vec![Item::user("name this thread")], Some(9));
+    Arc::make_mut(&mut title).purpose = Purpose::Title;
+    assert_eq!(ask(&model, &title).await.text(), "name this thread");
+}
+
+#[tokio::test]
+async fn a_value_that_is_not_there_is_told() {
+    let model = script("[[turn]]\ntext = '{{result}}'");
+    let failure = nth(&model, 0).await.failure.unwrap();
+    assert!(failure.message.contains("there is no tool result yet"), "{}", failure.message);
+}
+
+#[test]
+fn a_bad_script_is_refused_with_file_line_and_key() {
+    let cases = [
+        ("[[turn]]\ntext = 'a'\n\n[[turn]]\ntxt = 'b'", "line 5", "unknown key `txt`: did you mean `text`?"),
+        ("[[turn]]\ntext = 'a'\n[[turn.call]]\ntool = 'X'\nargz = {}", "line 5", "did you mean `args`?"),
+        ("zzzzzzz = 1", "line 1", "unknown key `zzzzzzz`. Known here: chunk, loop, turn"),
+        ("[[turn]]\ntext = 7", "line 2", "a text, or a list"),
+        ("[[turn]]\ntext = 'a", "line 2", ""),
+        ("", "talk.toml: ", "has 0 turns"),
+        ("[[turn]]\ntext = 'a'\n[[turn]]\ndelay_ms = 5", "line 3", "turn 2: says nothing"),
+        ("[[turn]]\ntext = 'a'\ncut = true\nstop = 'end_turn'", "line 1", "ends twice"),
+        ("[[turn]]\ntext = '{{nam}}'", "line 1", "`{{nam}}` stands for nothing"),
+        ("[[turn]]\n[[turn.call]]\ntool = 'X'\nargs = { a = [{ b = '{{x}}' }] }", "line 1", "`{{x}}`"),
+        ("[[turn]]\n[[turn.call]]\ntool = 'X'\nargs = { day = 2020-01-01 }", "line 1", "a date"),
+        ("[[turn]]\nsteps = [{ text = 'a', delay_ms = 3 }]", "line 1", "a step is one of"),
+        ("[[turn]]\nsteps = [{ error = { message = 'a' } }, { text = 'b' }]", "line 1", "goes on after"),
+        ("[[turn]]\ntext = 'a'\nsteps = [{ text = 'b' }]", "line 1", "`steps` stands instead"),
+        ("[[turn]]\ncut_after = 3", "line 1", "`cut_after` needs"),
+        ("[[turn]]\ntext = 'a'\nrepeat = 0", "line 1", "`repeat` is 0"),
+        ("chunk = 0\n[[turn]]\ntext = 'a'", "line 2", "`chunk` is 0"),
+        ("[[turn]]\ntext = 'a'\ndelay_ms = 600001", "line 1", "the longest wait"),
+        ("[[turn]]\nerror = { message = 'a', times = 0 }", "line 1", "`error.times` is 0"),
+        ("[[turn]]\nsteps = [{ text = 'a', repeat = 4294967295 }]", "line 1", "more than 1000000"),
+        ("[[turn]]\nerror = { message = 'a', kind = 'odd' }", "line 2", "odd"),
+    ];
+    for (text, place, problem) in cases {
+        let Err(e) = Scripted::parse("talk.toml", text, Path::new(CWD)) else { panic!("accepted: {text}") };
+        let shown = e.to_string();
+        assert!(
+            shown.contains("talk.toml") && shown.contains(place) && shown.contains(problem),
+            "{text}\n{shown}"
+        );
+    }
+}
+
+#[test]
+fn a_script_that_cannot_be_read_is_named() {
+    let home = tempfile::tempdir().unwrap();
+    let path = home.path().join("none.toml");
+    let e = Scripted::load(&path, home.path()).unwrap_err();
+    assert!(e.to_string().contains(&path.display().to_string()), "{e}");
+    std::fs::write(&path, "x".repeat(5 << 20)).unwrap();
+    let e = Scripted::load(&path, home.path()).unwrap_err();
+    assert!(e.to_string().contains("longer than"), "{e}");
+    std::fs::write(&path, [0xff, 0xfe]).unwrap();
+    assert!(Scripted::load(&path, home.path()).is_err());
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_demonstration_notes_then_reads_then_ends() {
+    let (_, model) = minke_llm::resolve("scripted:demo", Path::new(CWD)).unwrap();
+    let mut called = Vec::new();
+    let mut stops = Vec::new();
+    for ended in 0..3 {
+        let mut stream = model.ask(prompt(vec![Item::user("hi")], Some(ended)));
+        while let Some(event) = stream.next().await {
+            match event.unwrap() {
+                ModelEvent::BlockStart { kind: BlockKind::ToolCall { name, .. }, .. } => called.push(name),
+                ModelEvent::Done { stop } => stops.push(stop),
+                _ => {}
+            }
+        }
+    }
+    assert_eq!(called, ["Note", "Read"]);
+    assert_eq!(stops, [StopReason::ToolUse, StopReason::ToolUse, StopReason::EndTurn]);
+}
+
+#[tokio::test]
+async fn every_example_of_the_documentation_plays() {
+    let page = include_str!("../../../docs/scripted.md");
+    let blocks: Vec<&str> =
+        page.split("```toml\n").skip(1).filter_map(|rest| rest.split("```").next()).collect();
+    assert!(blocks.len() >= 4, "the page has lost its examples");
+    for block in blocks {
+        let model = script(block);
+        let turns = block.matches("[[turn]]").count() as u64;
+        for ended in 0..turns {
+            let items = vec![Item::user("the weather"), call("a"), result("a", "noted")];
+            let reply = ask(&model, &prompt(items, Some(ended))).await;
+            let refused = reply.failure.as_ref().is_some_and(|f| f.message.contains("talk.toml"));
+            // The page's last turn of the errors is reached one request early: an error and its successor are one.
+            let over = reply.failure.as_ref().is_some_and(|f| f.message.contains("no turn left"));
+            assert!(!refused || over, "{block}\nrequest {ended}: {reply:?}");
+        }
+    }
+}
