@@ -1,1 +1,50 @@
-//! testkit
+//! Testkit: how we know that it works. Only for tests.
+//!
+//! Here: the story language, the scripted world and its checker, kill-everywhere, fixtures. Elsewhere: the product.
+
+mod checker;
+pub mod disk;
+mod fixtures;
+mod hands;
+mod kill;
+mod memlog;
+mod musts;
+mod person;
+mod scene;
+mod show;
+mod story;
+mod tell;
+mod world;
+
+pub use fixtures::{fixture, fixtures, skipped, workspace_root};
+pub use kill::{Deaths, Failure, kill_everywhere, tell};
+pub use memlog::{Death, MemLog};
+pub use story::{BadStory, Story};
+pub use world::{Break, SyncWhen, World};
+
+/// Tells a story; a story that does not hold panics with its whole transcript.
+#[track_caller]
+pub fn check(text: &str) {
+    let story = match Story::read("told here", text) {
+        Ok(story) => story,
+        Err(bad) => panic!("{bad}"),
+    };
+    for sync_when in [SyncWhen::AtOnce, SyncWhen::Late] {
+        if let Err(failure) = tell(&story, sync_when) {
+            panic!("{failure}");
+        }
+    }
+}
+
+/// Kills a story everywhere; panics with the transcript of the telling that broke a promise.
+#[track_caller]
+pub fn check_killed(story: &Story) -> Deaths {
+    let mut all = Deaths::default();
+    for sync_when in [SyncWhen::AtOnce, SyncWhen::Late] {
+        match kill_everywhere(story, sync_when, None) {
+            Ok(deaths) => all += deaths,
+            Err(failure) => panic!("{failure}"),
+        }
+    }
+    all
+}

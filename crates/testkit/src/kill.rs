@@ -1,0 +1,289 @@
+//! Kill-everywhere: every story again, killed at every write and before and after every effect, replayed, continued.
+//!
+//! Here: the enumeration of the points and what must hold after each. Elsewhere: telling (`tell`), dying (`world`), the
+//! promises (`checker`).
+//! Invariant: a broken driver or pod makes it fail; the four breaks of `Break` are its own tests (`tests/harness.rs`).
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use minke_pod::State;
+use minke_record::{Kind, Outcome};
+
+use crate::memlog::Death;
+use crate::story::Story;
+use crate::tell::{Stood, Telling};
+use crate::world::{Break, Point, Stop, SyncWhen};
+
+/// After every how many points a second kill follows the first.
+const SECOND_KILL_EVERY: usize = 3;
+/// Where in the recovery the second kill may fall.
+const SECOND_KILL_WITHIN: usize = 24;
+
+/// What killing one story came to.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Deaths {
+    /// Places where the process could die.
+    pub points: usize,
+    /// Tellings that were killed, once or twice.
+    pub deaths: usize,
+    /// Of these, those whose context at the end was compared with the unkilled one, item by item.
+    pub compared: usize,
+}
+
+impl std::ops::AddAssign for Deaths {
+    fn add_assign(&mut self, other: Deaths) {
+        self.points += other.points;
+        self.deaths += other.deaths;
+        self.compared += other.compared;
+    }
+}
+
+/// A story that does not hold, with everything that happened in it.
+#[derive(Debug, Clone)]
+pub struct Failure {
+    pub story: String,
+    /// Where it was killed, if it was.
+    pub killed: Option<String>,
+    pub why: String,
+    pub transcript: Vec<String>,
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "story `{}`: {}", self.story, self.why)?;
+        if let Some(killed) = &self.killed {
+            writeln!(f, "killed {killed}")?;
+        }
+        for line in &self.transcript {
+            writeln!(f, "  {line}")?;
+        }
+        Ok(())
+    }
+}
+
+/// The unkilled telling: what a killed one is compared with.
+struct Reference {
+    points: Vec<Point>,
+    /// Where the pod stood after each line.
+    stood: Vec<Stood>,
+    /// What the pod knew after each step, by the link of the step's last entry.
+    states: BTreeMap<[u8; 16], State>,
+    context: Vec<String>,
+}
+
+fn failure(telling: &Telling<'_>, killed: Option<String>, stop: Stop) -> Failure {
+    let why = match stop {
+        Stop::Killed => "died where nobody killed it".to_owned(),
+        Stop::Wrong(why) => why,
+    };
+    Failure { story: telling.story.name.clone(), killed, why, transcript: telling.world.transcript.clone() }
+}
+
+/// Tells a story once, strictly.
+pub fn tell(story: &Story, sync_when: SyncWhen) -> Result<(), Failure> {
+    reference(story, sync_when, None).map(|_| ())
+}
+
+fn reference(story: &Story, sync_when: SyncWhen, broken: Option<Break>) -> Result<Reference, Failure> {
+    let mut telling = Telling::new(story, sync_when);
+    telling.world.broken = broken;
+    telling.world.keep_states();
+    telling.tell().map_err(|stop| failure(&telling, None, stop))?;
+    ended(&mut telling).map_err(|stop| failure(&telling, None, stop))?;
+    let context = context(&telling);
+    Ok(Reference {
+        points: telling.world.points().to_vec(),
+        stood: telling.stood,
+        states: telling.world.states.take().unwrap_or_default(),
+        context,
+    })
+}
+
+/// Nothing more happens: the checker looks at everything.
+fn ended(telling: &mut Telling<'_>) -> Result<(), Stop> {
+    telling.world.settle()?;
+    telling.world.judge().map_err(Stop::Wrong)
+}
+
+/// The context in words, without the names of calls.
+fn context(telling: &Telling<'_>) -> Vec<String> {
+    telling.world.state().context.items().iter().map(|item| crate::show::item(item)).collect()
+}
+
+/// Kills the story at every point, in every way that differs there. `broken` breaks a rule on purpose.
+pub fn kill_everywhere(
+    story: &Story,
+    sync_when: SyncWhen,
+    broken: Option<Break>,
+) -> Result<Deaths, Box<Failure>> {
+    let reference = reference(story, sync_when, broken.filter(|b| acts_unkilled(*b)))?;
+    let mut deaths = Deaths { points: reference.points.len(), ..Deaths::default() };
+    for (at, point) in reference.points.iter().enumerate() {
+        for death in Death::ALL {
+            if death != Death::Kill && !point.unsynced {
+                continue;
+            }
+            let kill = Kill { at, death, again: None };
+            deaths.deaths += 1;
+            deaths.compared += usize::from(killed(story, sync_when, broken, (&reference, kill))?);
+        }
+        if at % SECOND_KILL_EVERY == 0 {
+            let again = Some(1 + (at * 7) % SECOND_KILL_WITHIN);
+            let kill = Kill { at, death: Death::Kill, again };
+            deaths.deaths += 1;
+            deaths.compared += usize::from(killed(story, sync_when, broken, (&reference, kill))?);
+        }
+    }
+    Ok(deaths)
+}
+
+/// Breaks that show without any kill.
+fn acts_unkilled(broken: Break) -> bool {
+    matches!(broken, Break::ActBeforeWrite | Break::StateOutsideApply)
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Kill {
+    at: usize,
+    death: Death,
+    /// A second kill, this many points into the recovery.
+    again: Option<usize>,
+}
+
+/// One killed telling. Gives whether its context could be compared with the unkilled one.
+fn killed(
+    story: &Story,
+    sync_when: SyncWhen,
+    broken: Option<Break>,
+    (reference, kill): (&Reference, Kill),
+) -> Result<bool, Box<Failure>> {
+    let mut telling = Telling::new(story, sync_when);
+    telling.world.broken = broken;
+    telling.world.die_at(kill.at, kill.death);
+    let point = reference.points[kill.at];
+    let said = format!("at point {} ({}), {:?}, again {:?}", kill.at, point.name, kill.death, kill.again);
+    go(&mut telling, reference, kill).map_err(|stop| Box::new(failure(&telling, Some(said), stop)))
+}
+
+fn go(telling: &mut Telling<'_>, reference: &Reference, kill: Kill) -> Result<bool, Stop> {
+    let lines = telling.story.lines.len();
+    let mut at = match telling.world.boot() {
+        Ok(()) => None,
+        Err(Stop::Killed) => {
+            come_back(telling, reference, kill, None)?;
+            Some(0)
+        }
+        Err(wrong) => return Err(wrong),
+    };
+    if at.is_none() {
+        telling.looked = telling.world.state().next_seq;
+        at = Some(0);
+    }
+    let mut next = at.unwrap_or(0);
+    while next < lines {
+        match telling.line(next) {
+            Ok(()) => {
+                if telling.killed {
+                    let then = reference.stood[next];
+                    again(telling, |telling| telling.push_on(then))?;
+                }
+            }
+            Err(Stop::Killed) => come_back(telling, reference, kill, Some(next))?,
+            Err(wrong) => return Err(wrong),
+        }
+        next += 1;
+    }
+    finish(telling, reference)
+}
+
+/// A second kill may fall into the going on; then a third life goes on where it was.
+fn again(
+    telling: &mut Telling<'_>,
+    mut go: impl FnMut(&mut Telling<'_>) -> Result<(), Stop>,
+) -> Result<(), Stop> {
+    match go(telling) {
+        Err(Stop::Killed) => {
+            telling.affected |= kept_words(telling);
+            telling.world.die(Death::Kill)?;
+            telling.world.boot()?;
+            go(telling)
+        }
+        other => other,
+    }
+}
+
+/// The process has died in a line: what its log says is what the unkilled one's said there, and a new one goes on.
+fn come_back(
+    telling: &mut Telling<'_>,
+    reference: &Reference,
+    kill: Kill,
+    line: Option<usize>,
+) -> Result<(), Stop> {
+    let first = !telling.killed;
+    telling.killed = true;
+    telling.world.die(kill.death)?;
+    if first {
+        same_as_unkilled(telling, reference)?;
+    }
+    telling.affected |= kept_words(telling);
+    if let Some(points) = kill.again.filter(|_| first) {
+        let at = telling.world.points().len() + points;
+        telling.world.die_at(at, Death::Kill);
+    }
+    if !(telling.world.pod.is_none() && line.is_some_and(|line| reference.stood[line].phase.is_none())) {
+        again(telling, |telling| if telling.world.pod.is_some() { Ok(()) } else { telling.world.boot() })?;
+    }
+    match line {
+        Some(line) => {
+            let then = reference.stood[line];
+            again(telling, |telling| telling.recover(line, then))
+        }
+        None => Ok(()),
+    }
+}
+
+/// The log ends where a step of the unkilled telling ended, and folds to what that one had in memory there.
+fn same_as_unkilled(telling: &Telling<'_>, reference: &Reference) -> Result<(), Stop> {
+    let Some(end) = telling.world.log.ends().last() else { return Ok(()) };
+    let Some(state) = reference.states.get(&end.h.0) else {
+        return Err(Stop::Wrong(format!("after the death the log ends at entry {}, inside a step", end.seq)));
+    };
+    if *state == telling.world.replayed() {
+        return Ok(());
+    }
+    Err(Stop::Wrong(format!("the log up to entry {} does not fold to what the unkilled pod knew", end.seq)))
+}
+
+/// The dead process had kept words of a reply that had not ended: the next reply says them again.
+fn kept_words(telling: &Telling<'_>) -> bool {
+    let state = telling.world.replayed();
+    let Some(open) = &state.facts.open_llm else { return false };
+    telling.world.log.entries().iter().any(|entry| match &entry.kind {
+        Kind::AssistantItem(item) => item.call == open.call,
+        _ => false,
+    })
+}
+
+fn finish(telling: &mut Telling<'_>, reference: &Reference) -> Result<bool, Stop> {
+    if let Some(then) = reference.stood.last().copied() {
+        again(telling, |telling| telling.push_on(then))?;
+    }
+    ended(telling)?;
+    let lost = telling.world.log.entries().iter().any(|entry| match &entry.kind {
+        Kind::ToolResult(result) => result.outcome == Outcome::Lost,
+        _ => false,
+    });
+    if lost || telling.affected || telling.story.scene.kills_differ.is_some() {
+        return Ok(false);
+    }
+    let context = context(telling);
+    if context == reference.context {
+        return Ok(true);
+    }
+    Err(Stop::Wrong(format!(
+        "after the kill the context is `{}`, and unkilled it is `{}`",
+        context.join(" / "),
+        reference.context.join(" / ")
+    )))
+}

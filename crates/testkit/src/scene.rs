@@ -1,0 +1,109 @@
+//! What is there before a story begins: the session's first step, what its process knows, and the words for inputs.
+
+use minke_manifest::Manifest;
+use minke_pod::{Boot, Forking, Moment, NewSession, Task, Visitor, Written, new_session};
+use minke_record::{
+    Actor, ChildOutcome, ForkedFrom, InputSegment, Millis, Parent, PodEvent, Route, Scope, SessionId,
+};
+use uuid::Uuid;
+
+use crate::hands;
+use crate::story::Scene as Setting;
+
+/// The session that a story is about.
+pub(crate) const SESSION: SessionId = SessionId(Uuid::from_u128(0x0197_0000_0000_7000_8000_0000_0000_0001));
+/// Its parent, where it has one.
+pub(crate) const PARENT: SessionId = SessionId(Uuid::from_u128(0x0197_0000_0000_7000_8000_0000_0000_0002));
+/// Its child, where one reports.
+pub(crate) const CHILD: SessionId = SessionId(Uuid::from_u128(0x0197_0000_0000_7000_8000_0000_0000_0003));
+/// The fork of a `fork` line.
+pub(crate) const FORK: SessionId = SessionId(Uuid::from_u128(0x0197_0000_0000_7000_8000_0000_0000_0004));
+const VERSION: &str = "0.0.0";
+
+/// What somebody says, as one text.
+pub(crate) fn said(text: &str) -> Vec<InputSegment> {
+    vec![InputSegment::text(text)]
+}
+
+fn manifest(scene: &Setting) -> Manifest {
+    let mut manifest = Manifest::default();
+    if let Some(posture) = &scene.posture {
+        manifest.permissions.posture = posture.parse().expect("a story names a posture that there is");
+    }
+    if let Some(turns) = scene.max_turns {
+        manifest.worker.max_turns = turns;
+    }
+    if let Some(queue) = scene.queue {
+        manifest.pod.limits.queue = queue;
+    }
+    manifest.pod.idle_exit = scene.idle_exit.unwrap_or(0);
+    manifest
+}
+
+/// The creator's step.
+pub(crate) fn first_step(scene: &Setting, now: Millis) -> Written {
+    let by = if scene.parent { Actor::pod(PARENT) } else { Actor::person("story") };
+    let task = scene.task.as_ref().map(|task| Task { segments: said(task), op_id: None, from: by.clone() });
+    let new = NewSession {
+        session: SESSION,
+        version: VERSION.to_owned(),
+        name: "story".parse().expect("`story` is a pod name"),
+        created_by: by,
+        cwd: "/project".to_owned(),
+        workspace: "/project".to_owned(),
+        git: None,
+        manifest: manifest(scene).to_value(),
+        scope: Scope::write("/project"),
+        mandate: None,
+        metadata: None,
+        parent: scene.parent.then(|| Parent { session: PARENT, call_id: "call_0_0".into() }),
+        task,
+    };
+    new_session(Moment { now, seed: 1 }, new)
+}
+
+/// Who visits while no pod lives.
+pub(crate) fn visitor() -> Visitor {
+    Visitor {
+        pid: 8,
+        boot_id: "boot".to_owned(),
+        host: "here".to_owned(),
+        version: VERSION.to_owned(),
+        by: Actor::person("story"),
+    }
+}
+
+/// A fork of the story's session.
+pub(crate) fn forking(from: ForkedFrom) -> Forking {
+    let name = "fork".parse().expect("`fork` is a pod name");
+    Forking { session: FORK, name, created_by: Actor::person("story"), version: VERSION.to_owned(), from }
+}
+
+/// What the process knows when it begins.
+pub(crate) fn boot(scene: &Setting) -> Boot {
+    let route = Route { provider: "scripted".into(), model: "story".into(), scheme: "scripted".into() };
+    Boot {
+        pid: 7,
+        boot_id: "boot".to_owned(),
+        host: "here".to_owned(),
+        version: VERSION.to_owned(),
+        tools: hands::specs(),
+        system_prompt: "You are in a story.".to_owned(),
+        route: (!scene.no_model).then_some(route),
+        no_route: if scene.no_model { "no model is configured".to_owned() } else { String::new() },
+    }
+}
+
+/// `turn_ended`, `errored WHY`, `slept`: what a child reports.
+pub(crate) fn report(what: &str) -> Result<PodEvent, String> {
+    let pod_name = "child".to_owned();
+    let (word, rest) = what.split_once(' ').unwrap_or((what, ""));
+    Ok(match word {
+        "turn_ended" => PodEvent::TurnEnded { pod_name, result: Some("finished".to_owned()), wake: None },
+        "errored" => PodEvent::Errored { pod_name, message: rest.to_owned(), wake: None },
+        "slept" => {
+            PodEvent::ShutDown { pod_name, outcome: Some(ChildOutcome::Slept), result: None, wake: None }
+        }
+        _ => return Err(format!("a child does not report `{what}`")),
+    })
+}

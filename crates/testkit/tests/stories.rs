@@ -1,0 +1,146 @@
+//! Every story is told once, and told again killed everywhere. A story is one file in `stories/`; adding one is
+//! adding a file and its name here.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use minke_testkit::{Story, SyncWhen, check_killed, tell};
+
+macro_rules! stories {
+    ($($name:ident),+ $(,)?) => {
+        const NAMES: &[&str] = &[$(stringify!($name)),+];
+
+        fn text(name: &str) -> &'static str {
+            match name {
+                $(stringify!($name) => include_str!(concat!("stories/", stringify!($name), ".story")),)+
+                other => panic!("there is no story `{other}`"),
+            }
+        }
+
+        $(mod $name {
+            #[test]
+            fn told() {
+                super::told(stringify!($name));
+            }
+
+            #[test]
+            fn killed_everywhere() {
+                super::killed(stringify!($name));
+            }
+        })+
+    };
+}
+
+fn story(name: &str) -> Story {
+    Story::read(name, text(name)).unwrap_or_else(|bad| panic!("{bad}"))
+}
+
+fn told(name: &str) {
+    for sync_when in [SyncWhen::AtOnce, SyncWhen::Late] {
+        if let Err(failure) = tell(&story(name), sync_when) {
+            panic!("{failure}");
+        }
+    }
+}
+
+fn killed(name: &str) {
+    let deaths = check_killed(&story(name));
+    assert!(deaths.deaths >= deaths.points && deaths.points > 0, "{deaths:?}");
+    println!("{name}: {} points, {} deaths, {} compared", deaths.points, deaths.deaths, deaths.compared);
+}
+
+stories! {
+    a_parents_run_resumes_by_itself,
+    abandoned_by_a_visit,
+    aborted,
+    an_ask_does_not_hold_the_process,
+    answer_after_a_crash_resumes,
+    answer_by_a_visit,
+    approved,
+    bad_arguments,
+    broken_after_a_whole_call,
+    broken_inside_arguments,
+    broken_stream_continued,
+    broken_too_often,
+    call_of_a_client,
+    call_of_a_client_and_a_crash,
+    call_of_a_client_that_is_asked,
+    cancel_after_words,
+    cancel_before_anything_was_said,
+    cancel_closes_asks,
+    cancel_when_paused_abandons,
+    cancel_while_a_tool_runs,
+    changes_and_checkpoints,
+    crash_in_mid_stream,
+    crash_in_mid_tool,
+    crash_then_run,
+    cut_by_the_output_limit,
+    denied_with_a_word,
+    dequeue,
+    disk_full,
+    disk_wholly_full,
+    failing_tool,
+    fork,
+    fork_closes_open_calls,
+    idle_exit,
+    interrupt,
+    max_turns,
+    no_model,
+    note_in_a_run,
+    note_wakes_an_idle_pod,
+    note_while_paused,
+    nothing_to_stop,
+    once_calls_keep_their_order,
+    pause_drops_pure_calls,
+    pause_in_mid_stream,
+    pause_in_mid_tool,
+    pause_twice,
+    pause_waits_ten_seconds,
+    plain_answer,
+    power_cut,
+    provider_refuses,
+    pure_call_runs_again_after_a_crash,
+    pure_calls_in_parallel,
+    queue_is_full,
+    queue_is_held_after_a_cancel,
+    queue_is_held_after_a_pause,
+    queue_is_held_after_an_error,
+    queue_opens_runs_in_order,
+    quiet_note_waits,
+    refused_by_scope,
+    report_of_a_child_comes_once,
+    rewind,
+    run_after_pause,
+    shutdown_after_the_run,
+    shutdown_now,
+    signal_interrupts,
+    steer_joins_the_run,
+    steer_that_misses_the_last_request,
+    the_same_op_id_twice,
+    the_task_of_a_creator,
+    thinking_is_kept,
+    timed_out_tool,
+    tool_round,
+    two_runs,
+    undo_compact_yield,
+    unknown_tool,
+    verifiable_call,
+    verifiable_call_after_a_crash,
+    visits_while_nobody_lives,
+    waiting_for_idle,
+}
+
+/// A story that is in the directory is told, and there are enough of them.
+#[test]
+fn every_story_is_told() {
+    let place = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/stories");
+    let files: BTreeSet<String> = std::fs::read_dir(place)
+        .unwrap()
+        .filter_map(|file| {
+            file.unwrap().file_name().into_string().unwrap().strip_suffix(".story").map(Into::into)
+        })
+        .collect();
+    let named: BTreeSet<String> = NAMES.iter().map(|name| (*name).to_owned()).collect();
+    assert_eq!(files, named);
+    assert!(named.len() >= 40, "{}", named.len());
+}

@@ -1,0 +1,7 @@
+user > tell me
+model > begin Once
+signal
+pod is gone
+visit > abandon
+boot
+pod is idle

@@ -1,0 +1,9 @@
+# A call that was whole before the break is made.
+user > note it
+model > Note {"line":"whole"}
+model > begin Note {"line":"ha
+model > cut
+ran Note 1
+model > One of them.
+noted: whole
+pod is idle

@@ -1,0 +1,10 @@
+# The text that had come is kept, and the model is asked to go on.
+user > tell me
+model > begin Once upon
+model > cut
+log … assistant_item(text) llm_end(broken) system_item(continue) llm_call
+context: user tell me / assistant Once upon / user [The reply above was interrupted…
+alert < continued
+model > a time.
+context: user tell me / assistant Once upon / user [The reply… / assistant a time.
+pod is idle

@@ -1,0 +1,8 @@
+# The second run goes on from the context of the first.
+user > one
+model > first
+user > two
+reply < run
+model > second
+context: user one / assistant first / user two / assistant second
+pod is idle
