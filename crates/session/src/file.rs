@@ -202,6 +202,14 @@ impl Store for FileStore {
         }
     }
 
+    fn lease(&self, id: SessionId) -> Result<OwnedFd, StoreError> {
+        let log = self.existing(id)?;
+        match log.io("take the lease of", lease::take(self.disk(), &log.dir))? {
+            Some(lease) => log.io("hand on the lease of", lease.duplicate()),
+            None => Err(self.held(id)?),
+        }
+    }
+
     fn adopt(&self, id: SessionId, lease: OwnedFd) -> Result<OpenLog, StoreError> {
         let log = self.existing(id)?;
         let lease = log.io("take over the lease of", self.disk().adopt(lease))?;

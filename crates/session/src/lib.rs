@@ -15,13 +15,17 @@ mod lease;
 mod lines;
 mod open;
 mod reader;
+mod repair;
 mod replay;
 mod store;
 mod syncer;
+mod verify;
 mod walk;
 mod writer;
 
 pub use disk::{Disk, DiskFile, Meta, OpenHow, RealDisk};
 pub use error::{AppendError, Damage, StoreError, SyncError};
 pub use file::FileStore;
+pub use repair::{Stretch, Survey, salvage, survey};
 pub use store::{Fork, ForkStep, Holder, OpenLog, Page, Reader, ScanEnd, Sealed, Store, Syncer, Writer};
+pub use verify::{PROBLEMS, Problem, Verification, verify};

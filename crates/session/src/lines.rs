@@ -6,7 +6,9 @@ use minke_record::limits::LINE_BYTES;
 
 use crate::disk::DiskFile;
 
-/// What is read at once.
+/// What is read first: most lines that somebody looks for are short.
+const FIRST_BYTES: usize = 16 * 1024;
+/// What is read at once when reading goes on.
 const CHUNK_BYTES: usize = 256 * 1024;
 
 /// What stands at a place of the file.
@@ -24,6 +26,8 @@ pub(crate) enum Found<'a> {
 pub(crate) struct Lines<'f> {
     file: &'f dyn DiskFile,
     buffer: Vec<u8>,
+    /// Up to here the buffer holds bytes of the file.
+    filled: usize,
     /// Where in the buffer the next line begins.
     at: usize,
     /// Up to here the buffer was searched for a newline.
@@ -35,7 +39,7 @@ pub(crate) struct Lines<'f> {
 
 impl<'f> Lines<'f> {
     pub(crate) fn new(file: &'f dyn DiskFile, offset: u64) -> Lines<'f> {
-        Lines { file, buffer: Vec::new(), at: 0, searched: 0, base: offset, ended: false }
+        Lines { file, buffer: Vec::new(), filled: 0, at: 0, searched: 0, base: offset, ended: false }
     }
 
     /// Where in the file the next line begins.
@@ -45,7 +49,7 @@ impl<'f> Lines<'f> {
 
     pub(crate) fn next(&mut self) -> io::Result<Found<'_>> {
         loop {
-            if let Some(found) = memchr::memchr(b'\n', &self.buffer[self.searched..]) {
+            if let Some(found) = memchr::memchr(b'\n', &self.buffer[self.searched..self.filled]) {
                 let (from, to) = (self.at, self.searched + found);
                 self.at = to + 1;
                 self.searched = self.at;
@@ -53,31 +57,37 @@ impl<'f> Lines<'f> {
                 let long = to - from >= LINE_BYTES;
                 return Ok(if long { Found::TooLong } else { Found::Line(&self.buffer[from..to]) });
             }
-            self.searched = self.buffer.len();
+            self.searched = self.filled;
             if self.ended {
-                let rest = self.buffer.len() - self.at;
-                self.at = self.buffer.len();
+                let rest = self.filled - self.at;
+                self.at = self.filled;
                 return Ok(if rest > 0 { Found::Unfinished(rest as u64) } else { Found::End });
             }
-            if self.buffer.len() - self.at > LINE_BYTES {
+            if self.filled - self.at > LINE_BYTES {
                 return self.skip();
             }
             self.fill()?;
         }
     }
 
+    /// Moves what is left to the front and reads on behind it.
     fn fill(&mut self) -> io::Result<()> {
-        self.base += self.at as u64;
-        self.buffer.drain(..self.at);
-        self.searched -= self.at;
-        self.at = 0;
-        let filled = self.buffer.len();
-        self.buffer.resize(filled + CHUNK_BYTES, 0);
-        let read = self.file.read_at(&mut self.buffer[filled..], self.base + filled as u64);
-        self.buffer.truncate(filled + read.as_ref().map_or(0, |n| *n));
-        if read? == 0 {
-            self.ended = true;
+        let rest = self.filled - self.at;
+        let chunk = if self.buffer.is_empty() { FIRST_BYTES } else { CHUNK_BYTES };
+        if self.buffer.len() < rest + chunk {
+            let mut larger = vec![0; rest + chunk];
+            larger[..rest].copy_from_slice(&self.buffer[self.at..self.filled]);
+            self.buffer = larger;
+        } else {
+            self.buffer.copy_within(self.at..self.filled, 0);
         }
+        self.base += self.at as u64;
+        self.searched -= self.at;
+        self.filled = rest;
+        self.at = 0;
+        let read = self.file.read_at(&mut self.buffer[rest..], self.base + rest as u64)?;
+        self.filled += read;
+        self.ended = read == 0;
         Ok(())
     }
 
@@ -85,13 +95,13 @@ impl<'f> Lines<'f> {
     fn skip(&mut self) -> io::Result<Found<'_>> {
         let from = self.offset();
         loop {
-            self.at = self.buffer.len();
+            self.at = self.filled;
             self.searched = self.at;
             self.fill()?;
             if self.ended {
                 return Ok(Found::Unfinished(self.base - from));
             }
-            if let Some(found) = memchr::memchr(b'\n', &self.buffer) {
+            if let Some(found) = memchr::memchr(b'\n', &self.buffer[..self.filled]) {
                 self.at = found + 1;
                 self.searched = self.at;
                 return Ok(Found::TooLong);

@@ -7,7 +7,7 @@ use std::io;
 use std::ops::ControlFlow;
 use std::sync::{Mutex, PoisonError};
 
-use minke_record::{Position, SessionId};
+use minke_record::{ForkedFrom, Position, SessionId};
 
 use crate::error::{Damage, StoreError};
 use crate::head;
@@ -205,6 +205,19 @@ impl Reader for LogReader {
         });
         self.log.io("read", walked)?;
         Ok(found.map(|h| Position { seq, h }))
+    }
+
+    fn from(&self) -> Result<Option<ForkedFrom>, StoreError> {
+        self.log.from()
+    }
+
+    fn doubtful(&self) -> Result<Vec<String>, StoreError> {
+        let mut found = Vec::new();
+        let whole = head::is_whole(self.log.disk(), &self.log.files()?, self.log.id);
+        if !self.log.io("read the head of", whole)? {
+            found.push("the head does not fit the log; opening the session makes it again".to_owned());
+        }
+        Ok(found)
     }
 
     fn parent(&self) -> Result<Option<Box<dyn Reader>>, StoreError> {

@@ -151,9 +151,11 @@ impl LogDir {
         let files = self.files()?;
         let mut limit = self.limit;
         let mut damage: Option<Damage> = None;
+        let mut cache = Cache::Use;
         loop {
             let mut gather = Gather::new(self, &files, limit);
-            let end = self.io("read", gather.walk())?;
+            let end = self.io("read", gather.walk(cache))?;
+            let cached = gather.cached.is_some();
             match gather.finish(end)? {
                 Finished::Good(mut replayed) => {
                     if damage.is_some() {
@@ -161,6 +163,8 @@ impl LogDir {
                     }
                     return Ok(*replayed);
                 }
+                // From the middle of a log nobody can tell where the bad entry's step began.
+                Finished::Bad { .. } if cached => cache = Cache::Ignore,
                 Finished::Bad { place, step, reason } => {
                     let found = walk::damage_at(self.disk(), &files, place, reason);
                     let found = self.io("read", found)?;
@@ -270,6 +274,13 @@ struct Raw {
     text: Vec<u8>,
 }
 
+/// Whether the head may say where to begin.
+#[derive(Clone, Copy)]
+enum Cache {
+    Use,
+    Ignore,
+}
+
 enum Finished {
     Good(Box<Replayed>),
     Bad { place: Place, step: u64, reason: String },
@@ -281,9 +292,12 @@ impl<'a> Gather<'a> {
     }
 
     /// From the carry that the cache names, or from the beginning.
-    fn walk(&mut self) -> std::io::Result<End> {
-        let cached = head::load(self.log.disk(), self.files, self.log.id)
-            .filter(|head| self.limit.is_none_or(|limit| head.carry.seq <= limit));
+    fn walk(&mut self, cache: Cache) -> std::io::Result<End> {
+        let cached = match cache {
+            Cache::Use => head::load(self.log.disk(), self.files, self.log.id),
+            Cache::Ignore => None,
+        };
+        let cached = cached.filter(|head| self.limit.is_none_or(|limit| head.carry.seq <= limit));
         if let Some(cached) = cached
             && let Some(text) = head::line_at(self.log.disk(), self.files, &cached.start)?
         {

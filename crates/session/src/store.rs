@@ -69,6 +69,9 @@ pub trait Store: Send + Sync {
     /// Takes the lease and reads what is needed to go on.
     fn open(&self, id: SessionId) -> Result<OpenLog, StoreError>;
 
+    /// Takes the lease and reads nothing: for whoever starts a pod with it, which opens the log itself.
+    fn lease(&self, id: SessionId) -> Result<OwnedFd, StoreError>;
+
     /// The same with a lease that somebody else took and handed on.
     fn adopt(&self, id: SessionId, lease: OwnedFd) -> Result<OpenLog, StoreError>;
 
@@ -212,6 +215,14 @@ pub trait Reader: Send {
 
     /// The position of an entry.
     fn position(&self, seq: u64) -> Result<Option<Position>, StoreError>;
+
+    /// Where this session began as a fork.
+    fn from(&self) -> Result<Option<ForkedFrom>, StoreError>;
+
+    /// What is wrong beside the entries, in the store's own keeping (caches, reserves); for `verify`.
+    fn doubtful(&self) -> Result<Vec<String>, StoreError> {
+        Ok(Vec::new())
+    }
 
     /// A fork's parent, bounded to the entries that they share.
     fn parent(&self) -> Result<Option<Box<dyn Reader>>, StoreError>;

@@ -1,0 +1,15 @@
+//! Stories about the log, through the front door of the crate: on a virtual disk that fails on demand, and on the
+//! real one where the kernel matters (locks, descriptors, processes).
+
+// The virtual disk belongs to `testkit`; taken by path, because testkit stands on half the workspace and these
+// stories need none of it.
+#[expect(dead_code, unreachable_pub, reason = "these stories use a part of what testkit offers")]
+#[path = "../../../testkit/src/disk.rs"]
+mod disk;
+
+mod damage;
+mod faults;
+mod forks;
+mod leases;
+mod support;
+mod writing;
