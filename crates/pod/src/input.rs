@@ -269,6 +269,8 @@ pub enum Timer {
     /// Calls that were given time to end after a `pause` have had it.
     PauseGrace,
     IdleExit,
+    /// The request of this number is to be made again.
+    Retry(u64),
     Wait(ReplyTo),
     AskExpires(AskId),
 }

@@ -15,6 +15,7 @@ mod notes;
 mod orders;
 mod pod;
 mod reply;
+mod retry;
 mod rewind;
 mod run;
 mod state;

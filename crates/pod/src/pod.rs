@@ -238,6 +238,7 @@ impl Pod {
                     self.stop_by_signal(m, "idle exit");
                 }
             }
+            Timer::Retry(call) => self.retry_now(m, call),
             Timer::Wait(reply) => {
                 if let Some(at) = self.life.waiters.iter().position(|waiter| waiter.reply == reply) {
                     self.life.waiters.remove(at);

@@ -4,14 +4,17 @@
 //! keeps finished blocks and loses only the words still streaming.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
-use minke_model::{BlockEnd, BlockKind, Failure, FailureKind, ModelEvent, StopReason, TokenUsage};
+use minke_model::{BlockEnd, BlockKind, Failure, FailureKind, ModelEvent, Prompt, StopReason, TokenUsage};
 use minke_record::{
     AlertLevel, AlertSource, AssistantItem, CallId, Content, Continues, ErrorCode, Item, LlmEnd, LlmOutcome,
     LlmUsage, Role, Text,
 };
 
+use crate::Timer;
 use crate::pod::{Making, Pod};
+use crate::retry::{self, ATTEMPTS, Next};
 use crate::step::{Effect, LiveWhat, OpenBlock};
 
 /// How often the reply of one turn is continued after its stream broke.
@@ -26,6 +29,12 @@ pub(crate) struct ReplyDraft {
     said: bool,
     /// The newest word on tokens; noted once, when the request is over.
     usage: Option<TokenUsage>,
+    /// The request itself, to be made again.
+    prompt: Arc<Prompt>,
+    /// Attempts that have been made or are under way.
+    attempts: u32,
+    /// When the next attempt is made, while one is waited for.
+    pub(crate) retry_at: Option<minke_record::Millis>,
 }
 
 #[derive(Debug)]
@@ -36,8 +45,21 @@ struct Block {
 }
 
 impl ReplyDraft {
-    pub(crate) fn new(call: u64) -> ReplyDraft {
-        ReplyDraft { call, blocks: BTreeMap::new(), said: false, usage: None }
+    pub(crate) fn new(call: u64, prompt: Arc<Prompt>) -> ReplyDraft {
+        ReplyDraft {
+            call,
+            blocks: BTreeMap::new(),
+            said: false,
+            usage: None,
+            prompt,
+            attempts: 1,
+            retry_at: None,
+        }
+    }
+
+    /// Nothing of this reply has come yet.
+    fn is_untouched(&self) -> bool {
+        !self.said && self.blocks.is_empty()
     }
 
     pub(crate) fn open_blocks(&self) -> Vec<OpenBlock> {
@@ -144,8 +166,8 @@ impl Pod {
     }
 
     fn reply_ended(&mut self, m: &mut Making, stop: &StopReason) {
-        let (call, said) = self.keep_begun_text(m);
-        self.note(m, LlmEnd { call, outcome: LlmOutcome::Done, attempts: 1, stream_blob: None });
+        let Kept { call, said, attempts } = self.keep_begun_text(m);
+        self.note(m, LlmEnd { call, outcome: LlmOutcome::Done, attempts, stream_blob: None });
         self.life.stop_reason = stop.as_str().to_owned();
         let odd = match stop {
             StopReason::MaxTokens => Some("the reply was cut at the model's output limit"),
@@ -163,8 +185,8 @@ impl Pod {
 
     /// Ends the draft: begun text is kept as an entry, begun thinking and unfinished calls are dropped. Gives the
     /// request's number and whether the model has said anything in this reply.
-    fn keep_begun_text(&mut self, m: &mut Making) -> (u64, bool) {
-        let Some(reply) = self.life.reply.take() else { return (0, false) };
+    fn keep_begun_text(&mut self, m: &mut Making) -> Kept {
+        let Some(reply) = self.life.reply.take() else { return Kept { call: 0, said: false, attempts: 0 } };
         let mut said = reply.said;
         for block in reply.blocks.into_values() {
             match block.kind {
@@ -182,35 +204,69 @@ impl Pod {
         if let Some(usage) = &reply.usage {
             self.note_usage(m, reply.call, usage);
         }
-        (reply.call, said)
+        Kept { call: reply.call, said, attempts: reply.attempts }
     }
 
     /// Cuts a reply off at once. Gives whether the model has said anything in it.
     pub(crate) fn cut_reply(&mut self, m: &mut Making) -> bool {
         let Some(call) = self.life.reply.as_ref().map(|reply| reply.call) else { return false };
         m.effect(Effect::StopModel { call });
-        let (call, said) = self.keep_begun_text(m);
-        self.note(m, LlmEnd { call, outcome: LlmOutcome::Cancelled, attempts: 1, stream_blob: None });
+        if self.life.reply.as_ref().is_some_and(|reply| reply.retry_at.is_some()) {
+            m.effect(Effect::ClearTimer { timer: Timer::Retry(call) });
+        }
+        let Kept { call, said, attempts } = self.keep_begun_text(m);
+        self.note(m, LlmEnd { call, outcome: LlmOutcome::Cancelled, attempts, stream_blob: None });
         said
     }
 
+    /// Makes a request again that failed before the model said anything. Gives whether it will.
+    fn retry(&mut self, m: &mut Making, failure: &Failure) -> bool {
+        let Some(reply) = self.life.reply.as_mut().filter(|reply| reply.is_untouched()) else { return false };
+        let Next::Wait { ms } = retry::after(failure, reply.attempts, m.ids.next_uuid().as_u64_pair().1)
+        else {
+            return false;
+        };
+        let (call, failed_attempt) = (reply.call, reply.attempts);
+        reply.attempts += 1;
+        reply.retry_at = Some(m.now + ms);
+        m.effect(Effect::SetTimer { timer: Timer::Retry(call), at: m.now + ms });
+        let (status, error) = (failure.status, failure.message.clone());
+        self.live(
+            m,
+            LiveWhat::LlmRetry { call, failed_attempt, max_attempts: ATTEMPTS, wait_ms: ms, status, error },
+        );
+        true
+    }
+
+    /// The wait before the next attempt is over.
+    pub(crate) fn retry_now(&mut self, m: &mut Making, call: u64) {
+        let waiting = |reply: &&mut ReplyDraft| reply.call == call && reply.retry_at.is_some();
+        if let Some(reply) = self.life.reply.as_mut().filter(waiting) {
+            reply.retry_at = None;
+            m.effect(Effect::AskModel { call, prompt: reply.prompt.clone() });
+        }
+    }
+
     pub(crate) fn model_failed(&mut self, m: &mut Making, call: u64, failure: Failure) {
-        let Some(run) = &self.state.facts.run else { return };
         if self.life.reply.as_ref().is_none_or(|reply| reply.call != call) {
             return;
         }
+        if self.retry(m, &failure) {
+            return;
+        }
+        let Some(run) = &self.state.facts.run else { return };
         let attempt = run.continued.saturating_add(1);
-        let (call, said) = self.keep_begun_text(m);
+        let Kept { call, said, attempts } = self.keep_begun_text(m);
         let retryable = failure.kind.retryable();
         let outcome =
             if said || failure.kind == FailureKind::Cut { LlmOutcome::Broken } else { LlmOutcome::Failed };
-        self.note(m, LlmEnd { call, outcome, attempts: 1, stream_blob: None });
+        self.note(m, LlmEnd { call, outcome, attempts, stream_blob: None });
         if self.has_calls() {
             // Whole calls came before the break: they are made, and the next request tells what came of them.
             self.life.stop_reason = "broken".to_owned();
             return self.go_on(m);
         }
-        if retryable && attempt <= CONTINUATIONS {
+        if retryable && said && attempt <= CONTINUATIONS {
             let message = format!(
                 "the reply broke off and is continued ({attempt} of {CONTINUATIONS}): {}",
                 failure.message
@@ -220,6 +276,13 @@ impl Pod {
         }
         self.fail_run(m, ErrorCode::ProviderError, failure.message, retryable);
     }
+}
+
+/// What is left of a reply that has ended.
+struct Kept {
+    call: u64,
+    said: bool,
+    attempts: u32,
 }
 
 impl Block {

@@ -205,7 +205,7 @@ impl Pod {
                 continues,
             },
         );
-        self.life.reply = Some(ReplyDraft::new(call));
+        self.life.reply = Some(ReplyDraft::new(call, request.prompt.clone()));
         m.effect(Effect::AskModel { call, prompt: request.prompt });
     }
 

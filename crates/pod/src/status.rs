@@ -6,6 +6,9 @@ use crate::calls::Work;
 use crate::pod::{Making, Pod};
 use crate::step::{Activity, LiveWhat, Phase, Status, Waiting};
 
+/// A wait longer than this is shown as waiting for a time.
+const VISIBLE_WAIT_MS: u64 = 60_000;
+
 impl Pod {
     pub fn status(&self) -> Status {
         let phase = self.phase();
@@ -17,6 +20,10 @@ impl Pod {
             Phase::Running => {
                 status.activity = Some(self.activity());
                 status.detail = self.detail();
+                if let Some(until) = self.long_retry(status.activity) {
+                    status.activity = Some(Activity::Time);
+                    status.waiting = Some(Waiting { on: WaitingOn::Time, until: Some(until) });
+                }
                 if status.activity == Some(Activity::Ask) {
                     let until = self.state.facts.asks.iter().filter_map(|ask| ask.expires).min();
                     status.waiting = Some(Waiting { on: WaitingOn::Ask, until });
@@ -24,6 +31,13 @@ impl Pod {
             }
         }
         status
+    }
+
+    /// When the next attempt of a request is made, if that was so far away that the run waits visibly.
+    fn long_retry(&self, activity: Option<Activity>) -> Option<u64> {
+        let at = self.life.reply.as_ref()?.retry_at?;
+        let far = at.saturating_sub(self.state.facts.last_ts) > VISIBLE_WAIT_MS;
+        (activity == Some(Activity::Model) && far).then_some(at)
     }
 
     fn activity(&self) -> Activity {

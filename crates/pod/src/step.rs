@@ -59,6 +59,15 @@ pub enum LiveWhat {
         id: CallId,
         json: String,
     },
+    /// A request failed before the model said anything and is made again after the wait.
+    LlmRetry {
+        call: u64,
+        failed_attempt: u32,
+        max_attempts: u32,
+        wait_ms: u64,
+        status: Option<u16>,
+        error: String,
+    },
     CompactStart {
         reason: String,
     },
