@@ -9,9 +9,13 @@ use minke_record::{Content, Item, Purpose, Role};
 
 use super::script::{Script, Turn};
 
-/// How often a request is made before it is given up (`07-providers`): an error that lasts longer ends the request,
-/// a shorter one is followed by what comes next in the script.
-const ATTEMPTS: u32 = 6;
+/// Which attempt of a request this is, from 0, and how many a request has before it ends. An error that lasts as long
+/// ends the request; after a shorter one the same request gets what comes next in the script.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Attempt {
+    pub(crate) number: u32,
+    pub(crate) of: u32,
+}
 
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Answer<'a> {
@@ -23,7 +27,7 @@ pub(crate) enum Answer<'a> {
     NoTurnLeft,
 }
 
-pub(crate) fn choose<'a>(script: &'a Script, prompt: &Prompt, attempt: u32) -> Answer<'a> {
+pub(crate) fn choose<'a>(script: &'a Script, prompt: &Prompt, attempt: Attempt) -> Answer<'a> {
     match prompt.purpose {
         Purpose::Turn => {}
         Purpose::Compaction | Purpose::Title | Purpose::Other(_) => return Answer::Echo,
@@ -32,9 +36,9 @@ pub(crate) fn choose<'a>(script: &'a Script, prompt: &Prompt, attempt: u32) -> A
     let asked = if script.turns.iter().any(|turn| turn.when.is_some()) { asked(prompt) } else { Vec::new() };
     for request in 0..ended(prompt) {
         let text = usize::try_from(request).ok().and_then(|at| asked.get(at)).map(String::as_str);
-        hand.take_ended(text);
+        hand.take_ended(text, attempt.of);
     }
-    hand.answer(&last_text(prompt), attempt)
+    hand.answer(&last_text(prompt), attempt.number)
 }
 
 /// How many requests ended before this one: what the session says or, outside of one, the replies in the prompt.
@@ -84,12 +88,12 @@ impl<'a> Hand<'a> {
     }
 
     /// Uses up what one ended request has used: a turn and, if that turn only failed a few times, what came after it.
-    fn take_ended(&mut self, text: Option<&str>) {
-        let mut attempts = 0;
+    fn take_ended(&mut self, text: Option<&str>, of: u32) {
+        let mut attempts: u32 = 0;
         while let Some(turn) = self.take(text) {
             let Some(error) = turn.error.as_ref().filter(|_| turn.only_fails()) else { return };
-            attempts += error.times;
-            if !error.kind().retryable() || attempts >= ATTEMPTS {
+            attempts = attempts.saturating_add(error.times);
+            if !error.kind().retryable() || attempts >= of {
                 return;
             }
         }
@@ -158,5 +162,64 @@ pub(crate) fn text_of(item: &Item) -> String {
             content.as_ref().map_or_else(|| summary.clone(), |text| text.show().into_owned())
         }
         Item::Unknown => String::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use minke_record::Route;
+
+    use super::*;
+
+    const SCRIPT: &str = "
+        [[turn]]
+        error = { status = 529, message = 'busy', times = 2 }
+        [[turn]]
+        text = 'a'
+        [[turn]]
+        error = { status = 500, message = 'again' }
+        text = 'b'
+        [[turn]]
+        error = { status = 400, message = 'no' }
+        [[turn]]
+        text = 'c'";
+
+    /// The number of the turn that an attempt gets, with `!` if it is the turn's error.
+    fn asked_for(ended: u64, attempt: Attempt) -> String {
+        let script = Script::parse("talk.toml", SCRIPT).unwrap();
+        let prompt = Prompt {
+            route: Route { provider: "scripted".into(), model: "x".into(), scheme: "scripted".into() },
+            purpose: Purpose::Turn,
+            system: "".into(),
+            tools: Arc::default(),
+            items: vec![Arc::new(Item::user("hi"))],
+            max_tokens: None,
+            ended: Some(ended),
+        };
+        match choose(&script, &prompt, attempt) {
+            Answer::Turn(turn) => turn.number.to_string(),
+            Answer::Error(turn) => format!("{}!", turn.number),
+            Answer::Echo => "echo".to_owned(),
+            Answer::NoTurnLeft => "none".to_owned(),
+        }
+    }
+
+    #[test]
+    fn a_request_that_is_tried_again_goes_on_in_the_script() {
+        let cases =
+            [(0, 0, "1!"), (0, 1, "1!"), (0, 2, "2"), (1, 0, "3!"), (1, 1, "3"), (2, 0, "4!"), (3, 0, "5")];
+        for (ended, number, wanted) in cases {
+            assert_eq!(asked_for(ended, Attempt { number, of: 6 }), wanted, "{number} of request {ended}");
+        }
+        assert_eq!(asked_for(4, Attempt { number: 0, of: 6 }), "none");
+    }
+
+    #[test]
+    fn a_request_that_is_tried_once_uses_one_turn() {
+        for (ended, wanted) in [(0, "1!"), (1, "2"), (2, "3!"), (3, "4!"), (4, "5"), (5, "none")] {
+            assert_eq!(asked_for(ended, Attempt { number: 0, of: 1 }), wanted, "request {ended}");
+        }
     }
 }

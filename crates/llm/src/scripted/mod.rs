@@ -17,9 +17,9 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use futures_util::StreamExt;
-use minke_model::{Model, ModelStream, Prompt};
+use minke_model::{ATTEMPTS, Model, ModelStream, Prompt};
 
-use choose::{Answer, choose};
+use choose::{Answer, Attempt, choose};
 use play::{Beat, play, refuse};
 use reading::SCRIPT_BYTES;
 pub use reading::ScriptError;
@@ -61,13 +61,13 @@ impl Scripted {
         Ok(Scripted { script, cwd: cwd.to_owned(), tried: Mutex::default() })
     }
 
-    /// Which attempt of its request this is, from 0.
-    fn attempt(&self, prompt: &Prompt) -> u32 {
+    /// Which attempt of its request this is.
+    fn attempt(&self, prompt: &Prompt) -> Attempt {
         let request = Some((choose::ended(prompt), prompt.items.len()));
         let mut tried = self.tried.lock().unwrap_or_else(PoisonError::into_inner);
         tried.times = if tried.request == request { tried.times.saturating_add(1) } else { 0 };
         tried.request = request;
-        tried.times
+        Attempt { number: tried.times, of: ATTEMPTS }
     }
 }
 
