@@ -55,6 +55,8 @@ pub enum StoreError {
     Damaged { id: SessionId, damage: Damage },
     #[error("session {id} is a fork of {parent}: {reason}")]
     Lineage { id: SessionId, parent: SessionId, reason: String },
+    #[error("session {id} cannot be forked: {reason}")]
+    NoFork { id: SessionId, reason: String },
     #[error("session {id} has no good blob {name}: {reason}")]
     Blob { id: SessionId, name: String, reason: String },
     #[error("cannot {what} {}", .path.display())]
@@ -84,7 +86,9 @@ impl StoreError {
             StoreError::HasForks { .. } => "detach or delete the forks first".to_owned(),
             StoreError::Damaged { id, .. } => format!("`minke log repair {id}` shows what stands after it"),
             StoreError::Lineage { parent, .. } => format!("`minke log verify {parent}` says more"),
-            StoreError::Blob { id, .. } => format!("`minke log verify {id}` says more"),
+            StoreError::NoFork { id, .. } | StoreError::Blob { id, .. } => {
+                format!("`minke log verify {id}` says more")
+            }
             StoreError::Io { source, .. } => hint_for(source),
             StoreError::Append { source, .. } => source.hint(),
         }

@@ -44,10 +44,10 @@ pub(crate) fn fork(store: &FileStore, fork: Fork<'_>) -> Result<Box<dyn Writer>,
             return Err(StoreError::NoSuchEntry { id: fork.parent, seq, head });
         }
     };
-    let step = (fork.step)(&from, &replayed.entries);
+    let made = (fork.step)(&from, &replayed.entries);
+    let (step, blobs) = made.map_err(|reason| StoreError::NoFork { id: fork.parent, reason })?;
     let marker = mark(store, &parent, fork.id)?;
-    let made =
-        sync_parent(store, &parent, replayed.good).and_then(|()| store.make(fork.id, step, Vec::new()));
+    let made = sync_parent(store, &parent, replayed.good).and_then(|()| store.make(fork.id, step, blobs));
     made.map_err(|error| match store.disk().remove_file(&marker) {
         // A marker of a fork that is not there is found out when the parent is deleted.
         Ok(()) | Err(_) => error,

@@ -97,8 +97,10 @@ pub trait Store: Send + Sync {
     fn put_blob(&self, id: SessionId, content: Vec<u8>) -> Result<BlobRef, StoreError>;
 }
 
-/// Builds a fork's first step from where it begins and the parent's entries up to there (its last carry first).
-pub type ForkStep<'a> = Box<dyn FnOnce(&ForkedFrom, &[Sealed]) -> Vec<Draft> + 'a>;
+/// Builds a fork's first step from where it begins and the parent's entries up to there (its last carry first), with
+/// the blobs that it names; or says why there can be none.
+pub type ForkStep<'a> =
+    Box<dyn FnOnce(&ForkedFrom, &[Sealed]) -> Result<(Vec<Draft>, Vec<Blob>), String> + 'a>;
 
 /// What a fork is made from.
 pub struct Fork<'a> {
