@@ -6,14 +6,17 @@
 //! Invariant: a method with an `op_id` is acted on once, however often it is delivered
 //! (`a_message_to_a_sleeping_session_is_run_once`).
 
+use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use minke_protocol::{ClientInfo, Method, Refusal, Subscribe};
-use minke_record::{Draft, PodName, Position, SessionId};
+use minke_record::{
+    Alert, AlertLevel, AlertSource, Blob, Draft, Durability, Kind, Millis, PodName, Position, SessionId,
+};
 use minke_registry::{Paths, RegistryError, Runtime};
-use minke_session::{AppendError, Damage, OpenLog, Store, StoreError, SyncError};
+use minke_session::{AppendError, Damage, OpenLog, Sealed, Store, StoreError, SyncError};
 use serde_json::Value;
 use thiserror::Error;
 
@@ -34,9 +37,16 @@ pub struct Home {
     pub store: Arc<dyn Store>,
 }
 
-/// Makes the entries of a visit from an open log (`opened{as: visit}` and the change), or refuses. `None`: nothing is
-/// to be written, the pod finds everything in its log.
-pub type VisitStep<'a> = dyn Fn(&OpenLog) -> Result<Option<Vec<Draft>>, Refusal> + 'a;
+/// Makes the step of a visit from the entries of an open log: `opened{as: visit}` and the change. Without entries
+/// nothing is written: the log holds it already.
+pub type VisitStep<'a> = dyn Fn(&[Sealed]) -> Result<Visited, Refusal> + 'a;
+
+/// The step of a visit.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Visited {
+    pub entries: Vec<Draft>,
+    pub blobs: Vec<Blob>,
+}
 
 /// A method on its way to a session.
 pub struct Delivery<'a> {
@@ -110,8 +120,13 @@ async fn reach_until(home: &Home, session: SessionId, until: Instant) -> Result<
                 Err(e) => return Err(e.into()),
             }
         } else {
-            match wake(home, session, &|_| Ok(None)).await {
-                Ok((launched, _)) => {
+            // Reading the log, and saying what was cut off it, is the pod's own business then.
+            let woken = match home.store.lease(session) {
+                Ok(lease) => launch(&home.paths, session, lease).await.map_err(DeliverError::from),
+                Err(e) => Err(e.into()),
+            };
+            match woken {
+                Ok(launched) => {
                     let (name, socket) = (launched.ready.name.clone(), launched.ready.socket.clone());
                     return Ok(Reached { name, socket, launched: Some(launched) });
                 }
@@ -129,21 +144,41 @@ async fn reach_until(home: &Home, session: SessionId, until: Instant) -> Result<
 pub async fn wake(
     home: &Home,
     session: SessionId,
-    visit: &VisitStep<'_>,
+    step: &VisitStep<'_>,
 ) -> Result<(Launched, Option<Position>), DeliverError> {
-    let mut log = home.store.open(session)?;
-    if let Some(damage) = log.damaged {
+    let (before, lease) = write_visit(home, session, step)?;
+    Ok((launch(&home.paths, session, lease).await?, before))
+}
+
+/// Writes a visit and lets go of the lease: for changes that wake nobody.
+pub fn visit(home: &Home, session: SessionId, step: &VisitStep<'_>) -> Result<(), DeliverError> {
+    write_visit(home, session, step).map(|(_, lease)| drop(lease))
+}
+
+fn write_visit(
+    home: &Home,
+    session: SessionId,
+    step: &VisitStep<'_>,
+) -> Result<(Option<Position>, OwnedFd), DeliverError> {
+    let OpenLog { mut writer, replay, alerts, damaged, .. } = home.store.open(session)?;
+    if let Some(damage) = damaged {
         return Err(DeliverError::Damaged { session, damage });
     }
-    let before = log.writer.head();
-    let step = visit(&log).map_err(|refusal| DeliverError::Refused { pod: None, refusal })?;
-    if let Some(step) = step {
-        log.writer.append(step, Vec::new()).map_err(|source| DeliverError::Append { session, source })?;
-        log.writer.syncer().sync().map_err(|source| DeliverError::Sync { session, source })?;
+    let before = writer.head();
+    let mut step = step(&replay).map_err(|refusal| DeliverError::Refused { pod: None, refusal })?;
+    if let Some(last) = step.entries.last().map(|last| (last.seq, last.ts)) {
+        // What this opening has cut off is said once, by whoever found it.
+        step.entries.extend(alerts.into_iter().zip(1..).map(|(message, after)| alert(message, last, after)));
+        writer.append(step.entries, step.blobs).map_err(|source| DeliverError::Append { session, source })?;
+        writer.syncer().sync().map_err(|source| DeliverError::Sync { session, source })?;
     }
-    let lease = log.writer.into_lease().map_err(|source| DeliverError::Lease { session, source })?;
-    let launched = launch(&home.paths, session, lease).await?;
-    Ok((launched, before))
+    let lease = writer.into_lease().map_err(|source| DeliverError::Lease { session, source })?;
+    Ok((before, lease))
+}
+
+fn alert(message: String, (seq, ts): (u64, Millis), after: u64) -> Draft {
+    let kind = Kind::Alert(Alert { level: AlertLevel::Warn, source: AlertSource::Storage, message });
+    Draft { seq: seq + after, ts, run: None, kind, durability: Durability::Lazy }
 }
 
 fn live(home: &Home, session: SessionId) -> Result<Option<(PodName, PathBuf)>, RegistryError> {

@@ -46,3 +46,46 @@ pub fn take_inherited(number: RawFd) -> io::Result<OwnedFd> {
     fcntl_setfd(&fd, FdFlags::CLOEXEC)?;
     Ok(fd)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The numbers that a process started with `command` has open.
+    fn open_in(command: &mut Command) -> Vec<RawFd> {
+        let listed = command.output().expect("a shell is at hand").stdout;
+        let text = String::from_utf8(listed).unwrap();
+        text.split_whitespace().map(|number| number.parse().unwrap()).collect()
+    }
+
+    fn shell() -> Command {
+        let mut command = Command::new("sh");
+        command.args(["-c", "for fd in /dev/fd/*; do echo ${fd##*/}; done"]);
+        command
+    }
+
+    #[test]
+    fn a_launched_pod_inherits_its_two_descriptors_and_nobody_else_does() {
+        // High numbers, which a shell does not use itself.
+        let high = |fd: OwnedFd| rustix::io::fcntl_dupfd_cloexec(fd, 100).unwrap();
+        let lease = high(tempfile::tempfile().unwrap().into());
+        let (ours, theirs) = std::os::unix::net::UnixStream::pair().unwrap();
+        let (ours, theirs) = (high(ours.into()), high(theirs.into()));
+        let mut pod = shell();
+        inherit(&mut pod, [&lease, &theirs]);
+        let in_pod = open_in(&mut pod);
+        let elsewhere = open_in(&mut shell());
+        for handed_on in [lease.as_raw_fd(), theirs.as_raw_fd()] {
+            assert!(in_pod.contains(&handed_on), "{handed_on} is missing in {in_pod:?}");
+            assert!(!elsewhere.contains(&handed_on), "{handed_on} leaked into {elsewhere:?}");
+        }
+        assert!(!in_pod.contains(&ours.as_raw_fd()), "our own end leaked into {in_pod:?}");
+    }
+
+    #[test]
+    fn a_number_that_is_not_open_is_not_taken() {
+        let refused = take_inherited(9_999).unwrap_err();
+        assert_eq!(refused.raw_os_error(), Some(rustix::io::Errno::BADF.raw_os_error()));
+        assert!(take_inherited(1).is_err());
+    }
+}

@@ -12,10 +12,11 @@ use std::os::unix::net::UnixStream as StdUnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use minke_record::{ErrorCode, PodName, SessionId};
 use minke_registry::{Paths, RegistryError, Runtime};
+use rustix::process::{Pid, Signal, kill_process};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
@@ -31,6 +32,8 @@ const READY_LINE_BYTES: u64 = 64 * 1024;
 /// What is shown of a failed pod's stderr: its end, where the reason stands.
 const STDERR_BYTES: u64 = 4 * 1024;
 const STDERR_LINES: usize = 10;
+/// How often a process that is about to end is looked at: it does so within a millisecond of closing its socket.
+const ENDED_RETRY: Duration = Duration::from_millis(1);
 
 /// The one line that a pod sends to its launcher.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -66,9 +69,26 @@ impl Launched {
         self.child.id()
     }
 
-    /// Waits until the process has ended.
-    pub async fn ended(mut self) -> io::Result<ExitStatus> {
-        tokio::task::spawn_blocking(move || self.child.wait()).await.map_err(io::Error::other)?
+    /// Asks the process to end as a reboot does: its run can be resumed.
+    pub fn terminate(&self) -> io::Result<()> {
+        Ok(kill_process(Pid::from_child(&self.child), Signal::TERM)?)
+    }
+
+    /// Ends the process at once. Nothing on disk depends on an orderly end.
+    pub fn kill(&mut self) -> io::Result<()> {
+        self.child.kill()
+    }
+
+    /// Waits until the process has ended, at most for `patience`; `None` if it is still there.
+    pub async fn ended_within(&mut self, patience: Duration) -> io::Result<Option<ExitStatus>> {
+        let until = Instant::now() + patience;
+        loop {
+            match self.child.try_wait()? {
+                Some(status) => return Ok(Some(status)),
+                None if Instant::now() >= until => return Ok(None),
+                None => tokio::time::sleep(ENDED_RETRY).await,
+            }
+        }
     }
 }
 

@@ -10,7 +10,9 @@ mod inherit;
 mod launch;
 
 pub use connection::{Connection, ConnectionError};
-pub use deliver::{DeliverError, Delivered, Delivery, Home, Reached, VisitStep, deliver, reach, wake};
+pub use deliver::{
+    DeliverError, Delivered, Delivery, Home, Reached, VisitStep, Visited, deliver, reach, visit, wake,
+};
 pub use find::{FindError, Found, find};
 pub use inherit::take_inherited;
 pub use launch::{Failed, LaunchError, Launched, Ready, ReadyLine, launch};
