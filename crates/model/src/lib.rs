@@ -180,9 +180,8 @@ impl FailureKind {
     }
 }
 
-/// How often one request is tried before it ends. Trying again inside a request comes with the providers; until then
-/// a request that failed has ended, and what follows it is a new one.
-pub const ATTEMPTS: u32 = 1;
+/// How often one request is tried before it ends: the first attempt and five retries.
+pub const ATTEMPTS: u32 = 6;
 
 /// A reply on its way. Dropping it stops the request.
 pub type ModelStream = BoxStream<'static, Result<ModelEvent, Failure>>;

@@ -6,7 +6,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use minke_model::{BlockEnd, BlockKind, Failure, FailureKind, ModelEvent, Prompt, StopReason, TokenUsage};
+use minke_model::{
+    ATTEMPTS, BlockEnd, BlockKind, Failure, FailureKind, ModelEvent, Prompt, StopReason, TokenUsage,
+};
 use minke_record::{
     AlertLevel, AlertSource, AssistantItem, CallId, Content, Continues, ErrorCode, Item, LlmEnd, LlmOutcome,
     LlmUsage, Role, Text,
@@ -14,7 +16,7 @@ use minke_record::{
 
 use crate::Timer;
 use crate::pod::{Making, Pod};
-use crate::retry::{self, ATTEMPTS, Next};
+use crate::retry::{self, Next};
 use crate::step::{Effect, LiveWhat, OpenBlock};
 
 /// How often the reply of one turn is continued after its stream broke.

@@ -2,10 +2,8 @@
 //!
 //! Here: the schedule, a plain function. Elsewhere: what follows a stream that broke after content (`reply`).
 
-use minke_model::Failure;
+use minke_model::{ATTEMPTS, Failure};
 
-/// How often one request is tried: the first attempt and five retries.
-pub(crate) const ATTEMPTS: u32 = 6;
 /// The first wait is at most this long; each next one may be twice as long …
 const BASE_MS: u64 = 500;
 /// … up to this.
