@@ -1,1 +1,82 @@
-//! driver
+//! Driver: one pod's process.
+//!
+//! It takes what comes (a method, a piece of a reply, a result, a timer), calls `Pod::step`, writes, shows, syncs and
+//! does. It has no opinions: an `if` about meaning belongs in `pod`, an `if` about the outside in a hand.
+
+mod answers;
+mod boot;
+mod calls;
+mod carrying;
+mod clients;
+mod clock;
+mod driver;
+mod errands;
+mod library;
+mod log;
+mod mail;
+mod methods;
+mod models;
+mod outlet;
+mod panics;
+mod signals;
+mod stop;
+mod stream;
+mod timers;
+mod wire;
+
+use std::os::fd::OwnedFd;
+
+use minke_record::SessionId;
+use minke_registry::Paths;
+
+/// Threads for reading files beside the loop; they end when they have nothing to do.
+const READING_THREADS: usize = 8;
+
+/// What a pod is started with.
+#[derive(Debug)]
+pub struct PodArgs {
+    pub session: SessionId,
+    /// The locked session lease, if the launcher handed it on; else the pod takes it itself.
+    pub lease: Option<OwnedFd>,
+    /// The launcher's socket pair, for `ready` or one line of failure.
+    pub ready: Option<OwnedFd>,
+    pub paths: Paths,
+    /// Whether SIGTERM and SIGINT of this process are meant for this pod.
+    pub signals: bool,
+}
+
+/// How a pod's process ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ending {
+    /// In order: by `shutdown`, a signal, or because nothing was left to do.
+    Stopped,
+    /// Before `ready`; the launcher was told why.
+    FailedToStart,
+    /// What was written could not be made durable: the process no longer knows what the disk holds.
+    StorageLost,
+    /// A second signal came; the exit code that it stands for.
+    Signal(u8),
+}
+
+impl Ending {
+    pub fn code(self) -> u8 {
+        match self {
+            Ending::Stopped => 0,
+            Ending::FailedToStart => 1,
+            Ending::StorageLost => 74,
+            Ending::Signal(code) => code,
+        }
+    }
+}
+
+/// Lives one pod's life: start, work, stop.
+pub fn run(args: PodArgs) -> std::io::Result<Ending> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .max_blocking_threads(READING_THREADS)
+        .build()?;
+    let ending = runtime.block_on(boot::live(args));
+    // A tool that blocks must not hold the process that has let go of everything.
+    runtime.shutdown_background();
+    Ok(ending)
+}

@@ -1,0 +1,190 @@
+//! Answers that change nothing: where the pod stands, what it greets with, completions, what a client may read.
+
+use std::path::{Component, Path};
+use std::sync::Arc;
+
+use minke_pod::{Pod, RewindScan};
+use minke_protocol::{
+    ChildRow, Completion, CompletionKind, Completions, Event, Frame, Greeting, Id, ListCompletions,
+    QueueState, Refusal, ReplyData, RewindTarget, RewindTargets, Snapshot, StatusReply, reply,
+};
+use minke_record::{ErrorCode, Position, Route};
+use minke_session::{Reader, StoreError};
+use std::ops::ControlFlow;
+
+use crate::clients::refusal_line;
+use crate::library::{Library, unread};
+use crate::wire;
+
+/// Completions that one answer holds: more are not looked through by anybody.
+const COMPLETIONS: usize = 200;
+
+/// What the greeting says that the log does not.
+#[derive(Debug, Clone)]
+pub(crate) struct Introduction {
+    pub(crate) pod_name: String,
+    pub(crate) route: Option<Route>,
+    pub(crate) notices: Vec<String>,
+}
+
+pub(crate) fn greeting(pod: &Pod, introduction: &Introduction) -> Greeting {
+    let state = pod.state();
+    let about = state.facts.about.as_ref();
+    let route = introduction.route.as_ref();
+    let tools =
+        state.segment.as_ref().map(|segment| segment.tools.iter().map(|tool| tool.name.clone()).collect());
+    Greeting {
+        pod_name: introduction.pod_name.clone(),
+        session: about.map(|about| about.session),
+        cwd: about.map(|about| about.cwd.clone()).unwrap_or_default(),
+        provider: route.map(|route| route.provider.clone()).unwrap_or_default(),
+        scheme: route.map(|route| route.scheme.clone()).unwrap_or_default(),
+        model: route.map(|route| route.model.clone()).unwrap_or_default(),
+        scope_summary: about.map(|about| about.scope.summary()).unwrap_or_default(),
+        fence: "none".to_owned(),
+        tools: tools.unwrap_or_default(),
+        context_window: 0,
+        context_tokens: 0,
+        posture: state.manifest.permissions.posture.as_str().to_owned(),
+        parent: None,
+        notices: introduction.notices.clone(),
+    }
+}
+
+/// A snapshot without its entries.
+pub(crate) fn around(pod: &Pod, introduction: &Introduction, head: Position) -> Snapshot {
+    let status = pod.status();
+    Snapshot {
+        entries: Vec::new(),
+        greeting: greeting(pod, introduction),
+        status: wire::status_word(status.phase, pod.state().facts.run.is_some()),
+        activity: wire::activity(&status),
+        waiting: status.waiting.as_ref().map(wire::waiting),
+        head,
+        in_flight: wire::in_flight(pod.open_blocks()),
+        older: false,
+    }
+}
+
+pub(crate) fn status(pod: &Pod, head: Position) -> StatusReply {
+    let (status, facts) = (pod.status(), &pod.state().facts);
+    StatusReply {
+        status: wire::status_word(status.phase, facts.run.is_some()),
+        activity: wire::activity(&status),
+        waiting: status.waiting.as_ref().map(wire::waiting),
+        detail: status.detail,
+        run: facts.run.as_ref().map(|run| run.id),
+        usage: facts.usage.clone(),
+        head,
+        children: facts
+            .children
+            .iter()
+            .map(|child| ChildRow { session: child.session, name: child.name.clone() })
+            .collect(),
+        asks: facts.asks.iter().map(|ask| ask.id).collect(),
+        queue: QueueState { length: facts.queue.len(), held: facts.held },
+        mcp_servers: Vec::new(),
+    }
+}
+
+/// Gives every entry of a session to `see`, those of a fork's parents first.
+pub(crate) fn scan_lineage(
+    reader: &dyn Reader,
+    see: &mut dyn FnMut(&minke_record::Entry),
+) -> Result<(), StoreError> {
+    if let Some(parent) = reader.parent()? {
+        scan_lineage(parent.as_ref(), see)?;
+    }
+    reader.scan(0, &mut |sealed| {
+        see(&sealed.entry);
+        ControlFlow::Continue(())
+    })?;
+    Ok(())
+}
+
+/// The answer to `rewind_targets`: a reply, or the event for a client without ids.
+pub(crate) fn rewind_targets(library: &Library, id: Option<Id>) -> Option<Arc<str>> {
+    let found = (|| {
+        let reader = library.reader()?;
+        let mut scan = RewindScan::new(None);
+        scan_lineage(reader.as_ref(), &mut |entry| scan.see(entry))?;
+        let head = reader.head()?;
+        Ok((scan.finish().0, head))
+    })();
+    let (targets, head) = match found {
+        Ok((targets, Some(head))) => (targets, head),
+        Ok((_, None)) => {
+            return Some(refusal_line(id, Refusal::new(ErrorCode::NotFound, "the log has no entry yet")));
+        }
+        Err(error) => return Some(refusal_line(id, unread(error))),
+    };
+    let targets = targets
+        .into_iter()
+        .map(|t| RewindTarget { seq: t.seq, ts: t.ts, turn: t.turn, preview: t.preview, warning: t.warning })
+        .collect();
+    let targets = RewindTargets { head, targets };
+    Some(match id {
+        Some(id) => reply(id, ReplyData::ok(&targets)),
+        None => Frame::one(Event::RewindTargets(targets)).line(),
+    })
+}
+
+/// The answer to `list_completions`: a reply, or the event for a client without ids.
+pub(crate) fn completions(library: &Library, list: &ListCompletions, id: Option<Id>) -> Option<Arc<str>> {
+    let entries = match list.kind {
+        CompletionKind::File => files(library.cwd(), &list.prefix),
+        // This version has none of these, so none completes.
+        CompletionKind::Knowledge
+        | CompletionKind::Workflow
+        | CompletionKind::Skill
+        | CompletionKind::Command => Ok(Vec::new()),
+    };
+    let entries = match entries {
+        Ok(entries) => entries,
+        Err(e) => {
+            let message = format!("files beginning with `{}` cannot be listed: {e}", list.prefix);
+            return Some(refusal_line(id, Refusal::new(ErrorCode::NotFound, message)));
+        }
+    };
+    let completions = Completions { kind: list.kind, entries };
+    Some(match id {
+        Some(id) => reply(id, ReplyData::ok(&completions)),
+        None => Frame::one(Event::Completions(completions)).line(),
+    })
+}
+
+/// Files inside the working directory whose path begins with `prefix`. Hidden ones only if they are asked for.
+fn files(cwd: &Path, prefix: &str) -> std::io::Result<Vec<Completion>> {
+    let (dir, start) = match prefix.rsplit_once('/') {
+        Some((dir, start)) => (format!("{dir}/"), start),
+        None => (String::new(), prefix),
+    };
+    let inside =
+        Path::new(&dir).components().all(|part| matches!(part, Component::Normal(_) | Component::CurDir));
+    if !inside {
+        return Ok(Vec::new());
+    }
+    let mut found = Vec::new();
+    let listed = match std::fs::read_dir(cwd.join(&dir)) {
+        Ok(listed) => listed,
+        // Somebody is still typing the directory's name.
+        Err(e) if matches!(e.kind(), std::io::ErrorKind::NotFound | std::io::ErrorKind::NotADirectory) => {
+            return Ok(found);
+        }
+        Err(e) => return Err(e),
+    };
+    for item in listed {
+        let item = item?;
+        // A name that is not UTF-8 cannot be said on this wire.
+        let Ok(name) = item.file_name().into_string() else { continue };
+        if !name.starts_with(start) || (name.starts_with('.') && !start.starts_with('.')) {
+            continue;
+        }
+        let is_dir = item.path().is_dir();
+        let slash = if is_dir { "/" } else { "" };
+        found.push(Completion { value: format!("{dir}{name}{slash}"), is_dir });
+    }
+    found.sort_by(|a, b| a.value.cmp(&b.value));
+    found.truncate(COMPLETIONS);
+    Ok(found)
+}

@@ -1,0 +1,264 @@
+//! Boot: from a session to a pod that takes methods.
+//!
+//! Here: leases, the fold, model and tools, the socket, `ready`. Elsewhere: what the pod makes of what it finds
+//! (`pod::boot`).
+//! Invariant: a failure before `ready` leaves no socket and no runtime directory behind, and the session as it was
+//! (`a_pod_that_cannot_start_leaves_nothing_behind`).
+
+use std::fs;
+use std::io::Write;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixStream as StdUnixStream;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use minke_client::{Failed, Ready, ReadyLine};
+use minke_pod::{Boot, Pod, State, What};
+use minke_record::{AlertLevel, AlertSource, ErrorCode, Kind, PodName, ToolSpec};
+use minke_registry::{PathsError, RegistryError, Row, Runtime, ScopeLease, SocketPath};
+use minke_session::{FileStore, OpenLog, RealDisk, Store, StoreError};
+use minke_tool::Place;
+use tokio::net::UnixListener;
+use tokio::sync::mpsc;
+
+use crate::answers::Introduction;
+use crate::calls::Calls;
+use crate::carrying::chain;
+use crate::clients::Clients;
+use crate::clock::Clock;
+use crate::driver::{Driver, Storage};
+use crate::errands::Errands;
+use crate::library::Library;
+use crate::log::Log;
+use crate::mail::MAILBOX;
+use crate::models::Models;
+use crate::outlet::Outlet;
+use crate::signals::Signals;
+use crate::stream::Stream;
+use crate::timers::Timers;
+use crate::{Ending, PodArgs};
+
+/// Why a pod could not start. The session is as it was.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum BootError {
+    #[error(transparent)]
+    Paths(#[from] PathsError),
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    #[error(transparent)]
+    Registry(#[from] RegistryError),
+    #[error("the session's log has no session_start")]
+    NoStart,
+    #[error("cannot {what} {}: {source}", path.display())]
+    Io { what: &'static str, path: PathBuf, source: std::io::Error },
+    #[error("the log could not be written")]
+    Unwritten,
+}
+
+impl BootError {
+    fn failed(&self) -> Failed {
+        let code = match self {
+            BootError::Store(StoreError::NotFound { .. }) => ErrorCode::NotFound,
+            BootError::Store(StoreError::Held { .. })
+            | BootError::Registry(RegistryError::DuplicateName { .. }) => ErrorCode::Conflict,
+            BootError::Store(_) | BootError::NoStart | BootError::Unwritten => ErrorCode::StorageFailed,
+            BootError::Paths(_) | BootError::Registry(_) | BootError::Io { .. } => ErrorCode::Internal,
+        };
+        let hint = match self {
+            BootError::Store(error) => format!("; {}", error.hint()),
+            _ => String::new(),
+        };
+        Failed { code, message: format!("{}{hint}", chain(self)) }
+    }
+}
+
+/// Starts the pod, works, and stops.
+pub(crate) async fn live(mut args: PodArgs) -> Ending {
+    let ready = args.ready.take().map(StdUnixStream::from);
+    match start(args).await {
+        Ok((driver, listener)) => {
+            let line = ReadyLine::Ready(Ready {
+                name: driver.scope.row().name.clone(),
+                socket: driver.scope.socket().to_owned(),
+            });
+            // A launcher that is gone does not stop the pod: whoever wants it finds it by its name.
+            say(ready, &line);
+            driver.run(listener).await
+        }
+        Err(error) => {
+            let failed = error.failed();
+            eprintln!("error: {}", failed.message);
+            say(ready, &ReadyLine::Failed(failed));
+            Ending::FailedToStart
+        }
+    }
+}
+
+fn say(ready: Option<StdUnixStream>, line: &ReadyLine) {
+    let Some(mut ready) = ready else { return };
+    let mut text = serde_json::to_string(line).expect("a line to the launcher is plain data");
+    text.push('\n');
+    if let Err(e) = ready.write_all(text.as_bytes()) {
+        eprintln!("warning: the launcher could not be told: {e}");
+    }
+}
+
+async fn start(args: PodArgs) -> Result<(Driver, UnixListener), BootError> {
+    args.paths.create()?;
+    let store: Arc<dyn Store> = Arc::new(FileStore::new(Arc::new(RealDisk), args.paths.sessions()));
+    let open = open(&*store, args.session, args.lease)?;
+    if let Some(damage) = open.damaged {
+        return Err(StoreError::Damaged { id: args.session, damage }.into());
+    }
+    let state = State::replay(open.replay.iter().map(|sealed| &sealed.entry));
+    let (Some(about), Some(name)) = (state.facts.about.clone(), state.facts.name.clone()) else {
+        return Err(BootError::NoStart);
+    };
+    let runtime = Runtime::new(&args.paths);
+    let parent = about.parent.as_ref().map(|parent| parent.session);
+    let scope = runtime.claim(Row::here(name.clone(), args.session, parent))?;
+    let cwd = PathBuf::from(&about.cwd);
+    let (mail, mailbox) = mpsc::channel(MAILBOX);
+    let library = Library::new(store, args.session, cwd.clone());
+    let mut models = Models::new(library.clone(), mail.clone());
+    let (boot, introduction) = boot(&state, &scope, &cwd, &mut models);
+    let stream = Arc::new(Stream::new());
+    let mut outlet = Outlet::new(Arc::clone(&stream));
+    for sealed in &open.replay {
+        if let (Kind::Alert(_), Some(line)) =
+            (&sealed.entry.kind, minke_protocol::frames(&sealed.entry, &sealed.line).into_iter().next())
+        {
+            outlet.keep_alert(Some(sealed.entry.seq), line);
+        }
+    }
+    let lazy = state.manifest.session.durability == minke_manifest::SyncMode::Lazy;
+    let place = Place { cwd, scope: about.scope.clone() };
+    let io = |what, path: &Path| {
+        let path = path.to_owned();
+        move |source| BootError::Io { what, path, source }
+    };
+    let mut writer = open.writer;
+    writer.introduce(&name).map_err(io("sign", Path::new("the session's lease")))?;
+    let mut driver = Driver {
+        pod: Pod::new(state),
+        log: Log::new(writer, lazy).map_err(io("start", Path::new("the thread that syncs")))?,
+        outlet,
+        clients: Clients::new(Arc::clone(&stream), library.clone(), mail.clone()),
+        stream,
+        calls: Calls::new(minke_tools::builtin(), place, library.clone(), mail.clone()),
+        models,
+        errands: Errands::new(library.clone(), runtime, mail),
+        timers: Timers::default(),
+        library,
+        clock: Clock::start().map_err(io("read", Path::new("/dev/urandom")))?,
+        scope,
+        introduction,
+        mailbox,
+        pending: std::collections::HashMap::new(),
+        asked: 0,
+        storage: Storage::Good,
+        signals: Signals::catch(args.signals).map_err(io("catch", Path::new("signals")))?,
+        signalled: false,
+        status_unwritten: false,
+        ending: None,
+    };
+    match open_door(&mut driver, boot, open.alerts) {
+        Ok(listener) => Ok((driver, listener)),
+        Err(error) => {
+            // Before the launcher hears of it, since it ends this process then.
+            let Driver { scope, log, .. } = driver;
+            if let Err(e) = scope.release() {
+                eprintln!("error: the runtime directory could not be removed: {e}");
+            }
+            drop(log);
+            Err(error)
+        }
+    }
+}
+
+fn open(
+    store: &dyn Store,
+    session: minke_record::SessionId,
+    lease: Option<OwnedFd>,
+) -> Result<OpenLog, StoreError> {
+    match lease {
+        Some(lease) => store.adopt(session, lease),
+        None => store.open(session),
+    }
+}
+
+/// The pod's first input, its first entries, and its socket.
+fn open_door(driver: &mut Driver, boot: Boot, alerts: Vec<String>) -> Result<UnixListener, BootError> {
+    driver.take(What::Boot(Box::new(boot)));
+    if driver.storage != Storage::Good || driver.ending.is_some() {
+        return Err(BootError::Unwritten);
+    }
+    for message in alerts {
+        driver.take(What::Alert { level: AlertLevel::Warn, source: AlertSource::Storage, message });
+    }
+    let listener = bind(driver.scope.socket())?;
+    let manifest = manifest_text(driver.pod.state());
+    driver.scope.write_manifest(&manifest)?;
+    let (status, head) = (driver.pod.status(), driver.log.head().seq);
+    let run = driver.pod.state().facts.run.as_ref().map(|run| run.id);
+    driver.scope.write_status(&driver.pod_status(status, run, head))?;
+    Ok(listener)
+}
+
+/// Binds the socket, 0600. A stale one is gone already: the scope lease came with a fresh directory.
+fn bind(path: &Path) -> Result<UnixListener, BootError> {
+    let io = |what| move |source| BootError::Io { what, path: path.to_owned(), source };
+    let short = SocketPath::to(path).map_err(io("reach"))?;
+    let listener = UnixListener::bind(short.path()).map_err(io("bind"))?;
+    fs::set_permissions(path, fs::Permissions::from_mode(0o600)).map_err(io("protect"))?;
+    Ok(listener)
+}
+
+fn manifest_text(state: &State) -> String {
+    toml::to_string(&state.manifest)
+        .unwrap_or_else(|e| format!("# the manifest cannot be written as TOML: {e}\n"))
+}
+
+/// What the pod is told when it begins, and what it greets with.
+fn boot(state: &State, scope: &ScopeLease, cwd: &Path, models: &mut Models) -> (Boot, Introduction) {
+    let row = scope.row();
+    let (route, no_route) = match &state.manifest.model.reference {
+        None => (None, "none is configured; set one with `minke exec --model`".to_owned()),
+        Some(reference) => match minke_llm::resolve(reference, cwd) {
+            Ok((route, model)) => {
+                models.know(route.clone(), model);
+                (Some(route), String::new())
+            }
+            Err(error) => (None, chain(&error)),
+        },
+    };
+    let mut tools: Vec<ToolSpec> = minke_tools::builtin().iter().map(|tool| tool.spec()).collect();
+    tools.sort_by(|a, b| a.name.cmp(&b.name));
+    let mut notices = vec!["no fence: tools run with your own rights in this version".to_owned()];
+    if route.is_none() {
+        notices.push(format!("no model: {no_route}"));
+    }
+    let introduction = Introduction { pod_name: row.name.as_str().to_owned(), route: route.clone(), notices };
+    let boot = Boot {
+        pid: row.pid,
+        boot_id: row.boot_id.clone(),
+        host: rustix::system::uname().nodename().to_string_lossy().into_owned(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        tools,
+        system_prompt: system_prompt(&row.name, cwd),
+        route,
+        no_route,
+    };
+    (boot, introduction)
+}
+
+/// What the model is told before anything else. It changes only with the session, so that requests share their prefix.
+fn system_prompt(name: &PodName, cwd: &Path) -> String {
+    format!(
+        "You are `{name}`, a coding agent. You work in {}. Use the tools you are offered to look and to act; say \
+         briefly what you did and what you found. A tool result that says `lost` means that the call may or may not \
+         have taken effect: look before you do it again.",
+        cwd.display()
+    )
+}

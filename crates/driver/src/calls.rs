@@ -1,0 +1,234 @@
+//! Calls: tools at work, one task each.
+//!
+//! Here: preparing, running and stopping calls, looking at the file of one that an earlier life started. Elsewhere: the
+//! tools (`tools`), which call runs when (`pod`).
+//! Invariant: everything that was started here is heard of again, unless it was stopped: as a result, as `timed_out`
+//! or, if the tool panicked, as `failed` (`a_tool_that_panics_fails_its_call`).
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::{self, Read};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::FutureExt;
+use minke_pod::{CallEnd, FileFound, Prepared};
+use minke_record::{CallId, Preview, Text, hex};
+use minke_tool::{Place, Tool, ToolError, ToolOutput};
+use sha2::{Digest, Sha256};
+use tokio::sync::mpsc;
+use tokio::task::{AbortHandle, JoinSet};
+use tokio::time::timeout;
+
+use crate::library::Library;
+use crate::mail::{Mail, TaskId};
+use crate::panics::said;
+
+/// The longest that a call may take; tools that know better end earlier.
+const CALL_WAIT: Duration = Duration::from_secs(120);
+
+pub(crate) struct Calls {
+    tools: Arc<Vec<Arc<dyn Tool>>>,
+    place: Arc<Place>,
+    tasks: JoinSet<()>,
+    running: HashMap<CallId, (TaskId, AbortHandle)>,
+    next: TaskId,
+    library: Library,
+    mail: mpsc::Sender<Mail>,
+}
+
+impl Calls {
+    pub(crate) fn new(
+        tools: Vec<Arc<dyn Tool>>,
+        place: Place,
+        library: Library,
+        mail: mpsc::Sender<Mail>,
+    ) -> Calls {
+        Calls {
+            tools: Arc::new(tools),
+            place: Arc::new(place),
+            tasks: JoinSet::new(),
+            running: HashMap::new(),
+            next: 0,
+            library,
+            mail,
+        }
+    }
+
+    /// Finds out what a call would touch and change, by reading only.
+    pub(crate) fn prepare(&mut self, call_id: CallId, tool: String, arguments: Text) {
+        let hand = self.hand(&call_id);
+        self.spawn(call_id, async move {
+            let prepared = match hand.arguments(arguments).await {
+                Ok(arguments) => hand.prepare(&tool, arguments).await,
+                Err(why) => Err(why),
+            };
+            hand.tell(Mail::Prepared { task: hand.task, call_id: hand.call_id.clone(), prepared }).await;
+        });
+    }
+
+    pub(crate) fn run(&mut self, call_id: CallId, tool: String, arguments: Text) {
+        let hand = self.hand(&call_id);
+        self.spawn(call_id, async move {
+            let ended = match hand.arguments(arguments).await {
+                Ok(arguments) => hand.run(&tool, &arguments).await,
+                Err(message) => CallEnd::Failed { message },
+            };
+            hand.tell(Mail::CallEnded { task: hand.task, call_id: hand.call_id.clone(), ended }).await;
+        });
+    }
+
+    /// Looks whether a verifiable call of an earlier life took effect.
+    pub(crate) fn check_file(&mut self, call_id: CallId, preview: Preview) {
+        let hand = self.hand(&call_id);
+        self.spawn(call_id, async move {
+            let found = hand.library.off_loop(move |_| look(&preview)).await;
+            hand.tell(Mail::FileChecked { task: hand.task, call_id: hand.call_id.clone(), found }).await;
+        });
+    }
+
+    pub(crate) fn stop(&mut self, call_id: &CallId) {
+        if let Some((_, handle)) = self.running.remove(call_id) {
+            handle.abort();
+        }
+    }
+
+    pub(crate) fn stop_all(&mut self) {
+        self.running.clear();
+        self.tasks.abort_all();
+    }
+
+    /// Whether this task still speaks for this call. It speaks once.
+    pub(crate) fn is_over(&mut self, task: TaskId, call_id: &CallId) -> bool {
+        let speaks = self.running.get(call_id).is_some_and(|(running, _)| *running == task);
+        if speaks {
+            self.running.remove(call_id);
+        }
+        speaks
+    }
+
+    fn hand(&mut self, call_id: &CallId) -> Hand {
+        self.next += 1;
+        Hand {
+            task: self.next,
+            call_id: call_id.clone(),
+            tools: Arc::clone(&self.tools),
+            place: Arc::clone(&self.place),
+            library: self.library.clone(),
+            mail: self.mail.clone(),
+        }
+    }
+
+    fn spawn(&mut self, call_id: CallId, work: impl Future<Output = ()> + Send + 'static) {
+        while self.tasks.try_join_next().is_some() {}
+        let handle = self.tasks.spawn(work);
+        self.running.insert(call_id, (self.next, handle));
+    }
+}
+
+/// What one call's task works with.
+struct Hand {
+    task: TaskId,
+    call_id: CallId,
+    tools: Arc<Vec<Arc<dyn Tool>>>,
+    place: Arc<Place>,
+    library: Library,
+    mail: mpsc::Sender<Mail>,
+}
+
+impl Hand {
+    fn tool(&self, name: &str) -> Result<Arc<dyn Tool>, String> {
+        self.tools.iter().find(|tool| tool.spec().name == name).cloned().ok_or_else(|| {
+            let names: Vec<String> = self.tools.iter().map(|tool| tool.spec().name).collect();
+            format!("there is no tool `{name}`; there are: {}", names.join(", "))
+        })
+    }
+
+    /// The arguments, fetched if they were too long for the log's line.
+    async fn arguments(&self, arguments: Text) -> Result<String, String> {
+        let name = match arguments {
+            Text::Here(text) => return Ok(text),
+            Text::Blob(name) => name,
+        };
+        let read = move |library: &Library| {
+            let bytes = usize::try_from(name.bytes).map_err(|e| e.to_string())?;
+            let content = library
+                .reader()
+                .and_then(|reader| reader.blob(&name.blob, 0, bytes))
+                .map_err(|e| e.to_string())?;
+            String::from_utf8(content).map_err(|e| e.to_string())
+        };
+        self.library.off_loop(read).await.map_err(|why| format!("the arguments cannot be read: {why}"))
+    }
+
+    async fn prepare(&self, name: &str, arguments: String) -> Result<Prepared, String> {
+        let tool = self.tool(name)?;
+        let place = Arc::clone(&self.place);
+        let name = name.to_owned();
+        self.library
+            .off_loop(move |_| {
+                catch_unwind(AssertUnwindSafe(|| {
+                    let action = tool.prepare(&arguments, &place)?;
+                    let preview = tool.preview(&arguments, &action, &place)?;
+                    Ok(Prepared { class: tool.class(), action, preview })
+                }))
+                .unwrap_or_else(|panic| {
+                    Err(ToolError::Internal(format!("`{name}` panicked: {}", said(&*panic))))
+                })
+            })
+            .await
+            .map_err(|e| e.message().to_owned())
+    }
+
+    async fn run(&self, name: &str, arguments: &str) -> CallEnd {
+        let tool = match self.tool(name) {
+            Ok(tool) => tool,
+            Err(message) => return CallEnd::Invalid { message },
+        };
+        let work = async { tool.run(arguments, &self.place).await };
+        match timeout(CALL_WAIT, AssertUnwindSafe(work).catch_unwind()).await {
+            Ok(Ok(Ok(ToolOutput { summary, content }))) => CallEnd::Done { summary, content },
+            Ok(Ok(Err(ToolError::Invalid(message)))) => CallEnd::Invalid { message },
+            Ok(Ok(Err(ToolError::Failed(message)))) => CallEnd::Failed { message },
+            Ok(Ok(Err(ToolError::Internal(message)))) => {
+                CallEnd::Failed { message: format!("a mistake inside `{name}`: {message}") }
+            }
+            Ok(Err(panic)) => CallEnd::Failed { message: format!("`{name}` panicked: {}", said(&*panic)) },
+            Err(_) => {
+                CallEnd::TimedOut { after_ms: u64::try_from(CALL_WAIT.as_millis()).unwrap_or(u64::MAX) }
+            }
+        }
+    }
+
+    async fn tell(&self, mail: Mail) {
+        // The loop is gone only when the process ends, and this call with it.
+        drop(self.mail.send(mail).await);
+    }
+}
+
+/// What a file says about a call that was to change it. One that cannot be read says neither.
+fn look(preview: &Preview) -> FileFound {
+    match hash_of(&preview.path) {
+        Ok(now) if now.as_deref() == Some(preview.after.as_str()) => FileFound::After,
+        Ok(now) if now == preview.before => FileFound::Before,
+        Ok(_) | Err(_) => FileFound::Neither,
+    }
+}
+
+/// SHA-256 of a file's content; `None` if there is no file.
+fn hash_of(path: &str) -> io::Result<Option<String>> {
+    let mut file = match File::open(path) {
+        Ok(file) => file,
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(e) => return Err(e),
+    };
+    let mut hash = Sha256::new();
+    let mut chunk = vec![0; 64 * 1024];
+    loop {
+        match file.read(&mut chunk)? {
+            0 => return Ok(Some(hex(&hash.finalize()))),
+            got => hash.update(chunk.get(..got).unwrap_or_default()),
+        }
+    }
+}

@@ -1,0 +1,271 @@
+//! Carrying out one step: written, then shown; synced, then acknowledged and done.
+//!
+//! Here: the order of things after `step`, and what happens when a write fails. Elsewhere: what waits for a sync
+//! (`outlet`), what a step holds (`pod`).
+//! Invariant: nothing of a step that could not be written happens (`a_full_disk_ends_the_run_and_the_next_one_works`).
+
+use minke_pod::{Effect, Input, Live, LiveWhat, News, Order, Pod, Reply, State, Status, Step, What};
+use minke_protocol::Refusal;
+use minke_record::{Blob, Draft, Durability, ErrorCode, RunId};
+use minke_registry::{PodStatus, StatusWaiting};
+use minke_session::{AppendError, Sealed};
+
+use crate::Ending;
+use crate::driver::{Driver, Storage};
+use crate::log::Log;
+use crate::outlet::{After, Item};
+use crate::wire;
+
+type Append = fn(&mut Log, Vec<Draft>, Vec<Blob>) -> Result<Vec<Sealed>, AppendError>;
+
+impl Driver {
+    /// One input, one step, carried out.
+    pub(crate) fn take(&mut self, what: What) {
+        if self.ending.is_some() {
+            return;
+        }
+        let step = self.step(what);
+        if let Err(failed) = self.carry_out(step, Log::append) {
+            self.write_failed(failed);
+        }
+    }
+
+    fn step(&mut self, what: What) -> Step {
+        let input = Input { now: self.clock.now(), seed: self.clock.seed(), what };
+        self.pod.step(input)
+    }
+
+    /// Writes a step and hands out what came of it. An error gives back what would have been answered and done.
+    fn carry_out(&mut self, step: Step, append: Append) -> Result<(), Failed> {
+        let Step { blobs, entries, news, replies, effects } = step;
+        let before = self.log.head().seq;
+        let barriers: Vec<bool> =
+            entries.iter().map(|draft| draft.durability == Durability::Barrier).collect();
+        let sealed = if entries.is_empty() {
+            Vec::new()
+        } else {
+            match append(&mut self.log, entries, blobs) {
+                Ok(sealed) => sealed,
+                Err(error) => return Err(Failed { error, replies, effects }),
+            }
+        };
+        let last = sealed.last().map(|sealed| sealed.entry.seq);
+        if barriers.contains(&true)
+            && let Some(seq) = last
+        {
+            self.log.want(seq);
+        }
+        self.show(news, sealed, &barriers, before);
+        for reply in replies {
+            self.answer(reply, last);
+        }
+        for effect in effects {
+            match last {
+                Some(seq) if !effect.may_run_ahead() => {
+                    self.log.want(seq);
+                    self.outlet.push_after(seq, After::Effect(effect));
+                }
+                Some(_) | None => self.perform(effect),
+            }
+        }
+        Ok(())
+    }
+
+    /// Puts the news of a step into their places.
+    fn show(&mut self, news: Vec<News>, sealed: Vec<Sealed>, barriers: &[bool], before: u64) {
+        let mut after_seq = before;
+        let mut sealed: Vec<Option<Sealed>> = sealed.into_iter().map(Some).collect();
+        for item in news {
+            match item {
+                News::Entry(at) => {
+                    let Some(sealed) = sealed.get_mut(at).and_then(Option::take) else { continue };
+                    after_seq = sealed.entry.seq;
+                    let gate = barriers.get(at).is_some_and(|barrier| *barrier).then_some(after_seq);
+                    self.outlet.push(gate, Item::Entry(sealed));
+                }
+                News::Live(live) => self.show_live(&live, after_seq),
+            }
+        }
+    }
+
+    fn show_live(&mut self, live: &Live, after_seq: u64) {
+        let Some(event) = wire::live_event(live, self.clock.now()) else { return };
+        let run = live.run;
+        let item = match &live.what {
+            LiveWhat::Status(status) => {
+                let file = Box::new(self.pod_status(status.clone(), run, after_seq));
+                Item::Status { event, after_seq, run, file }
+            }
+            _ => Item::Live { event, after_seq, run },
+        };
+        self.outlet.push(None, item);
+    }
+
+    /// The content of `status.json`.
+    pub(crate) fn pod_status(&self, status: Status, run: Option<RunId>, head_seq: u64) -> PodStatus {
+        PodStatus {
+            pod_name: self.scope.row().name.clone(),
+            session: self.library.session(),
+            state: status.phase.name().to_owned(),
+            activity: status.activity.map(|activity| activity.name().to_owned()),
+            waiting: status.waiting.map(|waiting| StatusWaiting { on: waiting.on, until: waiting.until }),
+            run,
+            head_seq,
+            updated_ms: self.clock.now(),
+        }
+    }
+
+    /// Answers an order. What is acknowledged is synced first, also if it was written by an earlier step (the same
+    /// operation again, a `wait` for what is already there).
+    fn answer(&mut self, reply: Reply, last: Option<u64>) {
+        let Some(pending) = reply.to.and_then(|to| self.pending.remove(&to)) else { return };
+        let run_open = self.pod.state().facts.run.is_some();
+        let status = wire::status_word(self.pod.status().phase, run_open);
+        let result = wire::reply(reply, pending.method, status, self.log.head());
+        let gate = match (&result, last) {
+            (_, Some(seq)) => seq,
+            (Ok(_), None) => self.log.head().seq,
+            (Err(_), None) => return self.outlet.answer(pending.asker, result),
+        };
+        self.log.want(gate);
+        self.outlet.push_after(gate, After::Reply { asker: pending.asker, result });
+    }
+
+    /// Lets everything leave that waits no longer, and does what may now be done.
+    pub(crate) fn release(&mut self) {
+        let (scope, mut written) = (&self.scope, None);
+        let mut write_status = |status: &PodStatus| written = Some(scope.write_status(status));
+        let effects = self.outlet.release(&self.log, &mut write_status);
+        for effect in effects {
+            self.perform(effect);
+        }
+        match written {
+            Some(Ok(())) => self.status_unwritten = false,
+            Some(Err(e)) if !self.status_unwritten => {
+                self.status_unwritten = true;
+                self.complain(format!("`minke ps` shows an older state of this pod: {e}"));
+                self.release();
+            }
+            Some(Err(_)) | None => {}
+        }
+    }
+
+    /// Does one thing for the pod. What comes of it comes back by mail.
+    fn perform(&mut self, effect: Effect) {
+        match effect {
+            Effect::AskModel { call, prompt } => self.models.ask(call, prompt),
+            Effect::StopModel { call } => self.models.stop(call),
+            Effect::Prepare { call_id, tool, arguments } => self.calls.prepare(call_id, tool, arguments),
+            Effect::RunCall { call_id, tool, arguments, .. } => self.calls.run(call_id, tool, arguments),
+            Effect::StopCall { call_id } => self.calls.stop(&call_id),
+            Effect::CheckFile { call_id, preview } => self.calls.check_file(call_id, preview),
+            Effect::SetTimer { timer, at } => self.timers.set(timer, at, self.clock.now()),
+            Effect::ClearTimer { timer } => self.timers.clear(timer),
+            Effect::Exit => self.ending = Some(Ending::Stopped),
+        }
+    }
+
+    /// A step could not be written: nothing of it happens, the pod is made again from the log, and its run ends.
+    fn write_failed(&mut self, failed: Failed) {
+        let message = format!("{}; {}", chain(&failed.error), failed.error.hint());
+        eprintln!("error: a step could not be written: {message}");
+        if failed.effects.contains(&Effect::Exit) {
+            // It was about to end anyway, and nothing on disk depends on the orderly path.
+            self.ending = Some(Ending::Stopped);
+        }
+        self.models.stop_all();
+        self.calls.stop_all();
+        let refusal = Refusal::new(ErrorCode::StorageFailed, message.clone());
+        for reply in failed.replies {
+            if let Some(pending) = reply.to.and_then(|to| self.pending.remove(&to)) {
+                self.outlet.answer(pending.asker, Err(refusal.clone()));
+            }
+        }
+        // Whoever waits for a condition goes on waiting; every other order died with the pod that had taken it.
+        let lost = self.pending.extract_if(|_, pending| pending.method != "wait");
+        for (_, pending) in lost.collect::<Vec<_>>() {
+            self.outlet.answer(pending.asker, Err(refusal.clone()));
+        }
+        self.storage = Storage::Failed;
+        if self.rebuild() {
+            self.end_the_run(message);
+        }
+    }
+
+    /// Makes the pod again from the log.
+    fn rebuild(&mut self) -> bool {
+        let replay = match self.library.reader().and_then(|reader| reader.replay()) {
+            Ok(replay) => replay,
+            Err(error) => {
+                eprintln!("error: the log cannot be read back: {error}\n  try: {}", error.hint());
+                self.ending = Some(Ending::StorageLost);
+                return false;
+            }
+        };
+        let state = State::replay(replay.iter().map(|sealed| &sealed.entry));
+        let old = std::mem::replace(&mut self.pod, Pod::new(State::default()));
+        self.pod = Pod::rebuilt(state, old);
+        true
+    }
+
+    /// Writes the end of the run that was open, for which the ballast is given up.
+    fn end_the_run(&mut self, message: String) {
+        let step = self.step(What::StorageFailed { message: message.clone() });
+        if let Err(failed) = self.carry_out(step, Log::append_with_ballast) {
+            eprintln!("error: the end of the run could not be written: {}", chain(&failed.error));
+            self.storage = Storage::Broken(message);
+            self.rebuild();
+        }
+    }
+
+    /// Before an order that begins something: is there space again?
+    pub(crate) fn make_room_for(&mut self, order: &Order) -> Result<(), Refusal> {
+        if self.storage == Storage::Good {
+            return Ok(());
+        }
+        if let Order::Shutdown { .. } = order {
+            if let Storage::Broken(_) = self.storage {
+                self.ending = Some(Ending::Stopped);
+            }
+            return Ok(());
+        }
+        let begins = matches!(order, Order::Run { .. } | Order::Resume { .. } | Order::Notify { .. });
+        if !begins && self.storage == Storage::Failed {
+            return Ok(());
+        }
+        if let Err(e) = self.log.restore_ballast() {
+            let message =
+                format!("the log still cannot be written: {e}; make room on the disk and try again");
+            return Err(Refusal::new(ErrorCode::StorageFailed, message));
+        }
+        if let Storage::Broken(message) = self.storage.clone() {
+            self.storage = Storage::Failed;
+            self.end_the_run(message.clone());
+            if let Storage::Broken(_) = self.storage {
+                return Err(Refusal::new(ErrorCode::StorageFailed, message));
+            }
+        }
+        self.storage = Storage::Good;
+        self.take(What::StorageBack);
+        Ok(())
+    }
+}
+
+/// A step that could not be written.
+struct Failed {
+    error: AppendError,
+    replies: Vec<Reply>,
+    effects: Vec<Effect>,
+}
+
+/// An error and what caused it, in one line.
+pub(crate) fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(next) = cause {
+        text.push_str(": ");
+        text.push_str(&next.to_string());
+        cause = next.source();
+    }
+    text
+}

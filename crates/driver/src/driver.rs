@@ -1,0 +1,363 @@
+//! The loop: mail in, one step each, and out again through the log.
+//!
+//! Here: what the loop waits for, and which hand each letter goes to. It has no opinions: what a method does in which
+//! state is decided in `pod`. Elsewhere: how a step is carried out (`carrying`), the end (`stop`).
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use minke_model::ModelEvent;
+use minke_pod::{Order, Pod, ReplyTo, Request, What};
+use minke_protocol::{
+    Event, Frame, Hello, Id, Nothing, Place, Refusal, ReplyData, ServerHello, Set, Subscribe, encode,
+};
+use minke_record::{AlertLevel, AlertSource, ErrorCode, Item};
+use minke_registry::ScopeLease;
+use serde_json::Value;
+use tokio::net::UnixListener;
+use tokio::sync::mpsc;
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
+
+use crate::Ending;
+use crate::answers::{self, Introduction};
+use crate::calls::Calls;
+use crate::clients::{Asked, Asker, Client, Clients, ForOne, Join, Rejoin};
+use crate::clock::Clock;
+use crate::errands::Errands;
+use crate::library::Library;
+use crate::log::Log;
+use crate::mail::Mail;
+use crate::methods::{self, Door};
+use crate::models::Models;
+use crate::outlet::{self, Outlet};
+use crate::signals::Signals;
+use crate::stream::Stream;
+use crate::timers::Timers;
+use crate::wire;
+
+/// How often the scope lease is touched. Nothing else wakes an idle pod.
+const HEARTBEAT: Duration = Duration::from_secs(5);
+/// Letters that are handled before the clients' writers get their turn.
+const BATCH: usize = 16;
+/// How long the door stays shut when the system has no descriptor left for another client.
+const DOOR_SHUT: Duration = Duration::from_millis(500);
+
+/// Somebody whose order the pod has not answered yet.
+pub(crate) struct Pending {
+    pub(crate) asker: Asker,
+    pub(crate) method: &'static str,
+}
+
+/// What the log can take.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Storage {
+    Good,
+    /// A write failed; the pod knows and refuses runs until there is space.
+    Failed,
+    /// Not even the end of the run could be written: nothing is taken until it can.
+    Broken(String),
+}
+
+pub(crate) struct Driver {
+    pub(crate) pod: Pod,
+    pub(crate) log: Log,
+    pub(crate) outlet: Outlet,
+    pub(crate) stream: Arc<Stream>,
+    pub(crate) clients: Clients,
+    pub(crate) calls: Calls,
+    pub(crate) models: Models,
+    pub(crate) errands: Errands,
+    pub(crate) timers: Timers,
+    pub(crate) library: Library,
+    pub(crate) clock: Clock,
+    pub(crate) scope: ScopeLease,
+    pub(crate) introduction: Introduction,
+    pub(crate) mailbox: mpsc::Receiver<Mail>,
+    pub(crate) pending: HashMap<ReplyTo, Pending>,
+    pub(crate) asked: u64,
+    pub(crate) storage: Storage,
+    pub(crate) signals: Signals,
+    /// A signal has come.
+    pub(crate) signalled: bool,
+    /// `status.json` could not be written, and somebody was told.
+    pub(crate) status_unwritten: bool,
+    pub(crate) ending: Option<Ending>,
+}
+
+impl Driver {
+    /// Works until the pod is at its end.
+    pub(crate) async fn run(mut self, listener: UnixListener) -> Ending {
+        let mut beat = interval(HEARTBEAT);
+        beat.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut letters = Vec::with_capacity(BATCH);
+        let mut shut: Option<Instant> = None;
+        while self.ending.is_none() {
+            let (due, timer) = (self.log.due(), self.timers.next());
+            tokio::select! {
+                biased;
+                done = self.log.next() => self.synced(done),
+                code = self.signals.next() => self.signal(code),
+                () = until(due) => self.log.sync_lazy(),
+                () = until(timer) => self.timers_due(),
+                accepted = listener.accept(), if shut.is_none() => {
+                    match accepted.and_then(|(socket, _)| self.clients.admit(socket)) {
+                        Ok(()) => self.count_clients(),
+                        Err(e) => {
+                            shut = Some(Instant::now() + DOOR_SHUT);
+                            self.complain(format!("a client could not be let in: {e}"));
+                        }
+                    }
+                }
+                () = until(shut) => shut = None,
+                _ = beat.tick() => self.beat(),
+                _ = self.mailbox.recv_many(&mut letters, BATCH) => {
+                    for letter in letters.drain(..) {
+                        self.open(letter);
+                    }
+                }
+            }
+            self.release();
+            // The writers of clients are tasks of the same thread: they have their turn after every batch.
+            tokio::task::yield_now().await;
+        }
+        self.stop().await
+    }
+
+    /// Opens one letter.
+    fn open(&mut self, letter: Mail) {
+        match letter {
+            Mail::Join { client, hello, id } => self.join(client, hello, id),
+            Mail::Behind(client) => self.rejoin(client),
+            Mail::Left(id) => {
+                self.clients.forget(id);
+                self.count_clients();
+            }
+            Mail::Asked(asked) => self.asked(*asked),
+            Mail::Rewind { asker, expected_head, rewind } => match rewind {
+                Ok(mut rewind) => {
+                    rewind.head_fits = expected_head == self.log.head();
+                    self.order(asker, "rewind", Order::Rewind(Box::new(rewind)));
+                }
+                Err(refusal) => self.outlet.answer(asker, Err(refusal)),
+            },
+            Mail::Done { asker, result } => self.outlet.answer(asker, result),
+            Mail::Model { task, call, events, end } => {
+                for event in events {
+                    // A step may have stopped the request.
+                    if !self.models.is_running(task, call) {
+                        return;
+                    }
+                    if matches!(event, ModelEvent::Done { .. }) {
+                        self.models.ended(call);
+                    }
+                    self.take(What::Model { call, event });
+                }
+                if let Some(failure) = end
+                    && self.models.is_running(task, call)
+                {
+                    self.models.ended(call);
+                    self.take(What::ModelFailed { call, failure });
+                }
+            }
+            Mail::Prepared { task, call_id, prepared } => {
+                if self.calls.is_over(task, &call_id) {
+                    self.take(What::Prepared { call_id, prepared });
+                }
+            }
+            Mail::CallEnded { task, call_id, ended } => {
+                if self.calls.is_over(task, &call_id) {
+                    self.take(What::CallEnded { call_id, ended });
+                }
+            }
+            Mail::FileChecked { task, call_id, found } => {
+                if self.calls.is_over(task, &call_id) {
+                    self.take(What::FileChecked { call_id, found });
+                }
+            }
+        }
+    }
+
+    /// A client's first line has decided what it gets.
+    fn join(&mut self, client: Arc<Client>, hello: Option<Hello>, id: Option<Id>) {
+        if let Some(hello) = &hello {
+            client.introduce(hello);
+            let server = ServerHello::new(concat!("minke ", env!("CARGO_PKG_VERSION")));
+            let at = self.stream.here();
+            client.send(at, ForOne::Line { line: Frame::one(Event::Hello(server)).line(), waited: None });
+            if let Some(id) = id {
+                let line = minke_protocol::reply(id, ReplyData::ok(&Nothing {}));
+                client.send(at, ForOne::Line { line, waited: None });
+            }
+        }
+        let hello = hello.unwrap_or_else(Hello::full);
+        if hello.subscribe == Subscribe::None {
+            return;
+        }
+        let around = Box::new(answers::around(&self.pod, &self.introduction, self.log.head()));
+        let segment_start = self.pod.state().segment.as_ref().map_or(0, |segment| segment.start);
+        let join = Box::new(Join { hello, alerts: Vec::new(), around, segment_start, place: None });
+        self.outlet.push(None, outlet::Item::Join { client, join });
+    }
+
+    /// A client that fell behind gets a new place, and what is open there.
+    fn rejoin(&mut self, client: Arc<Client>) {
+        let (head, facts) = (self.log.head(), &self.pod.state().facts);
+        let run = facts.run.as_ref().map(|run| run.id);
+        let event = Event::Status(wire::status_event(&self.pod.status(), run.is_some()));
+        let status = encode(&event, &Place::Live { after_seq: head.seq }, run);
+        let in_flight = wire::in_flight(self.pod.open_blocks());
+        let rejoin = Box::new(Rejoin { head, in_flight, status });
+        self.outlet.push(None, outlet::Item::Rejoin { client, rejoin });
+    }
+
+    fn asked(&mut self, asked: Asked) {
+        let Asked { asker, method } = asked;
+        let name = method.name();
+        match methods::door(method, asker.id.is_some()) {
+            Door::Order(order) => self.order(asker, name, order),
+            Door::Set(set) => self.set(asker, &set),
+            Door::Rewind(rewind) => self.errands.rewind(asker, &rewind),
+            Door::Fork { at_seq, name } => self.fork(asker, at_seq, name),
+            Door::Status => {
+                let status = answers::status(&self.pod, self.log.head());
+                self.outlet.answer(asker, Ok(ReplyData::ok(&status)));
+            }
+            Door::Read(read) => self.answer_later(asker, move |library| library.page(&read)),
+            Door::ReadBlob(read) => self.answer_later(asker, move |library| library.blob(&read)),
+            Door::RewindTargets => asker.answer_later(self.stream.here(), answers::rewind_targets),
+            Door::ListCompletions(list) => {
+                asker.answer_later(self.stream.here(), move |library, id| {
+                    answers::completions(library, &list, id)
+                });
+            }
+            Door::ListPods => self.errands.list_pods(asker, &self.pod.state().facts.children),
+            Door::RestorePod(name) => {
+                let message = format!("this pod has no child `{name}`");
+                self.outlet.answer(asker, Err(Refusal::new(ErrorCode::NotFound, message)));
+            }
+            Door::GetHistory => self.get_history(asker),
+            Door::Refused(refusal) => self.outlet.answer(asker, Err(refusal)),
+        }
+    }
+
+    /// Lets the client's own writer make the reply, when it is ready to send it.
+    fn answer_later(
+        &self,
+        asker: Asker,
+        make: impl FnOnce(&Library) -> Result<ReplyData, Refusal> + Send + 'static,
+    ) {
+        asker.answer_later(self.stream.here(), move |library, id| match (make(library), id) {
+            (Ok(data), Some(id)) => Some(minke_protocol::reply(id, data)),
+            (Ok(_), None) => None,
+            (Err(refusal), id) => Some(crate::clients::refusal_line(id, refusal)),
+        });
+    }
+
+    /// The older form: an event, and the reply that an id is owed.
+    fn get_history(&self, asker: Asker) {
+        let items: Vec<Arc<Item>> = self.pod.state().context.items().to_vec();
+        let greeting = answers::greeting(&self.pod, &self.introduction);
+        asker.answer_later(self.stream.here(), move |_, id| {
+            let items: Vec<Item> = items.iter().map(|item| item.as_ref().clone()).collect();
+            let history = minke_protocol::history(&items, &greeting);
+            Some(match id {
+                Some(id) => {
+                    format!("{history}{}", minke_protocol::reply(id, ReplyData::ok(&Nothing {}))).into()
+                }
+                None => history,
+            })
+        });
+    }
+
+    /// Finds the model that a `set` names before the pod hears of it.
+    fn set(&mut self, asker: Asker, set: &Set) {
+        let mut changes = match methods::changes(set) {
+            Ok(changes) => changes,
+            Err(refusal) => return self.outlet.answer(asker, Err(refusal)),
+        };
+        if let Some(reference) = &set.model {
+            let found = minke_llm::canonical(reference, self.library.cwd())
+                .and_then(|canonical| Ok((canonical, minke_llm::resolve(reference, self.library.cwd())?)));
+            match found {
+                Ok((canonical, (route, model))) => {
+                    self.models.know(route.clone(), model);
+                    self.introduction.route = Some(route.clone());
+                    changes.config.push(("model.ref".to_owned(), Value::from(canonical)));
+                    changes.route = Some(route);
+                }
+                Err(e) => {
+                    let refusal = Refusal::new(ErrorCode::InvalidRequest, format!("params.model: {e}"));
+                    return self.outlet.answer(asker, Err(refusal));
+                }
+            }
+        }
+        self.order(asker, "set", Order::Set(Box::new(changes)));
+    }
+
+    fn fork(&mut self, asker: Asker, at_seq: Option<u64>, name: Option<minke_record::PodName>) {
+        let name = name.unwrap_or_else(|| {
+            minke_record::PodName::from_any(&format!("{}-fork", self.introduction.pod_name))
+        });
+        let moment = minke_pod::Moment { now: self.clock.now(), seed: self.clock.seed() };
+        self.errands.fork(asker, at_seq, name, moment);
+    }
+
+    /// Gives an order to the pod.
+    pub(crate) fn order(&mut self, asker: Asker, method: &'static str, order: Order) {
+        if let Err(refusal) = self.make_room_for(&order) {
+            return self.outlet.answer(asker, Err(refusal));
+        }
+        self.asked += 1;
+        let to = ReplyTo(self.asked);
+        let from = asker.client.actor();
+        self.pending.insert(to, Pending { asker, method });
+        self.take(What::Order(Box::new(Request { from, reply: Some(to), order })));
+    }
+
+    fn count_clients(&mut self) {
+        self.take(What::Clients(self.clients.count()));
+    }
+
+    fn timers_due(&mut self) {
+        while let Some(timer) = self.timers.take_due() {
+            self.take(What::Timer(timer));
+        }
+    }
+
+    /// The first signal asks the pod to stop, a second one ends the process at once.
+    fn signal(&mut self, code: u8) {
+        if self.signalled {
+            self.ending = Some(Ending::Signal(code));
+            return;
+        }
+        self.signalled = true;
+        self.take(What::Signal);
+    }
+
+    fn beat(&mut self) {
+        if let Err(e) = self.scope.beat() {
+            self.complain(format!("this pod may show as stuck: {e}"));
+        }
+    }
+
+    /// Tells the person about something that does not stop the pod.
+    pub(crate) fn complain(&mut self, message: String) {
+        self.take(What::Alert { level: AlertLevel::Warn, source: AlertSource::Pod, message });
+    }
+
+    fn synced(&mut self, done: crate::log::Synced) {
+        if let Err(error) = self.log.heard(done) {
+            eprintln!("error: {error}\n  try: {}", error.hint());
+            self.ending = Some(Ending::StorageLost);
+        }
+    }
+}
+
+/// Sleeps until then; forever if there is no then.
+pub(crate) async fn until(then: Option<Instant>) {
+    match then {
+        Some(then) => sleep_until(then).await,
+        None => std::future::pending().await,
+    }
+}

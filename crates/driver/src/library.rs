@@ -1,0 +1,276 @@
+//! The library: what clients read of the session on disk, off the loop.
+//!
+//! Here: snapshots, missed entries, pages, blobs, images that become blobs. Each reads what it needs when a client is
+//! ready to take it, and never more than a frame. Elsewhere: how the log lies on disk (`session`).
+
+use std::collections::VecDeque;
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
+use minke_protocol::limits::FRAME_BYTES;
+use minke_protocol::{Page, Read, ReadBlob, ReadBlobReply, Refusal, ReplyData};
+use minke_record::{ErrorCode, ImageSource, InputSegment, Position, SessionId};
+use minke_session::{Reader, Sealed, Store, StoreError};
+
+use crate::clients::{Join, Work};
+
+/// What a client that catches up is given at once.
+const CATCH_UP_ENTRIES: usize = 256;
+const CATCH_UP_BYTES: usize = 256 * 1024;
+/// No entry is shorter than this, so a frame holds no more than `FRAME_BYTES` divided by it: a snapshot of a long
+/// segment need not look at older ones.
+const SHORTEST_LINE: u64 = 100;
+
+/// Reads one session. Cheap to clone.
+#[derive(Clone)]
+pub(crate) struct Library {
+    store: Arc<dyn Store>,
+    session: SessionId,
+    cwd: PathBuf,
+}
+
+impl Library {
+    pub(crate) fn new(store: Arc<dyn Store>, session: SessionId, cwd: PathBuf) -> Library {
+        Library { store, session, cwd }
+    }
+
+    pub(crate) fn store(&self) -> &Arc<dyn Store> {
+        &self.store
+    }
+
+    pub(crate) fn session(&self) -> SessionId {
+        self.session
+    }
+
+    pub(crate) fn cwd(&self) -> &Path {
+        &self.cwd
+    }
+
+    pub(crate) fn reader(&self) -> Result<Box<dyn Reader>, StoreError> {
+        self.store.reader(self.session)
+    }
+
+    /// Runs something that reads files, off the loop.
+    pub(crate) async fn off_loop<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Library) -> T + Send + 'static,
+    ) -> T {
+        let library = self.clone();
+        match tokio::task::spawn_blocking(move || work(&library)).await {
+            Ok(done) => done,
+            Err(failed) => match failed.try_into_panic() {
+                Ok(panic) => std::panic::resume_unwind(panic),
+                // The runtime is going down, and this task with it.
+                Err(_) => std::future::pending().await,
+            },
+        }
+    }
+
+    pub(crate) async fn work(&self, make: Work) -> Option<Arc<str>> {
+        self.off_loop(move |library| make(library)).await
+    }
+
+    pub(crate) async fn head(&self) -> Result<u64, StoreError> {
+        self.off_loop(|library| Ok(library.reader()?.head()?.map_or(0, |head| head.seq))).await
+    }
+
+    /// The lines of entries from `from` to `head` or as far as one bite goes, and where the next bite begins.
+    pub(crate) async fn frames(&self, from: u64, head: u64) -> Result<(String, u64), StoreError> {
+        self.off_loop(move |library| {
+            let page = library.reader()?.page(from, CATCH_UP_ENTRIES, CATCH_UP_BYTES)?;
+            let (mut lines, mut next) = (String::new(), from);
+            for Sealed { entry, line } in page.entries.iter().filter(|sealed| sealed.entry.seq <= head) {
+                for frame in minke_protocol::frames(entry, line) {
+                    lines.push_str(&frame);
+                }
+                next = entry.seq + 1;
+            }
+            if next == from {
+                // An entry that everybody else was shown is not to be read: never go on without it.
+                let head = Some(from.saturating_sub(1));
+                return Err(StoreError::NoSuchEntry { id: library.session, seq: from, head });
+            }
+            Ok((lines, next))
+        })
+        .await
+    }
+
+    /// Kept alerts that the snapshot does not hold, then the snapshot.
+    pub(crate) async fn snapshot(&self, join: Box<Join>) -> Result<String, StoreError> {
+        self.off_loop(move |library| library.snapshot_lines(*join)).await
+    }
+
+    fn snapshot_lines(&self, mut join: Join) -> Result<String, StoreError> {
+        let reader = self.reader()?;
+        let head = join.around.head;
+        let since = match join.hello.since {
+            Some(since) if since.seq <= head.seq => {
+                reader.position(since.seq)?.filter(|position| *position == since)
+            }
+            Some(_) | None => None,
+        };
+        let from = since.map_or(join.segment_start, |since| since.seq + 1);
+        let bound = head.seq.saturating_sub(FRAME_BYTES as u64 / SHORTEST_LINE);
+        let window = window(reader.as_ref(), from.max(bound), head)?;
+        let first = window.first.unwrap_or(head.seq + 1);
+        join.around.older = first > since.map_or(0, |since| since.seq + 1);
+        let lines: Vec<&str> = window.lines.iter().map(AsRef::as_ref).collect();
+        let snapshot = minke_protocol::snapshot(&join.around, &lines);
+        let mut out = String::with_capacity(snapshot.len());
+        for (seq, line) in &join.alerts {
+            let held = seq.is_some_and(|seq| seq >= first || since.is_some_and(|since| seq <= since.seq));
+            if !held {
+                out.push_str(line);
+            }
+        }
+        out.push_str(&snapshot);
+        Ok(out)
+    }
+
+    /// The reply to `read`.
+    pub(crate) fn page(&self, read: &Read) -> Result<ReplyData, Refusal> {
+        let reader = self.reader().map_err(unread)?;
+        let mut page = Page::new(read.limit);
+        let mut next = None;
+        let wanted = |sealed: &Sealed| {
+            let name = sealed.entry.kind.name();
+            read.kinds.as_ref().is_none_or(|kinds| kinds.iter().any(|kind| kind == name))
+        };
+        reader
+            .scan(read.from_seq, &mut |sealed| {
+                if wanted(&sealed) && !page.push(&sealed.line) {
+                    next = Some(sealed.entry.seq);
+                    return ControlFlow::Break(());
+                }
+                ControlFlow::Continue(())
+            })
+            .map_err(unread)?;
+        Ok(page.reply(next))
+    }
+
+    /// The reply to `read_blob`.
+    pub(crate) fn blob(&self, read: &ReadBlob) -> Result<ReplyData, Refusal> {
+        let reader = self.reader().map_err(unread)?;
+        // One byte more than is given, so that the end is known without asking for the length.
+        let mut piece = reader.blob(&read.blob, read.offset, read.limit + 1).map_err(unread)?;
+        let more = piece.len() > read.limit;
+        piece.truncate(read.limit);
+        let end = read.offset + piece.len() as u64;
+        let bytes = if more { self.blob_length(reader.as_ref(), &read.blob, end)? } else { end };
+        let next_offset = more.then_some(end);
+        let data = BASE64_STANDARD.encode(&piece);
+        Ok(ReplyData::ok(&ReadBlobReply { data, offset: read.offset, bytes, next_offset }))
+    }
+
+    /// The length of a blob that is at least `known` long.
+    fn blob_length(&self, reader: &dyn Reader, name: &str, known: u64) -> Result<u64, Refusal> {
+        let mut end = known;
+        loop {
+            let piece = reader.blob(name, end, FRAME_BYTES).map_err(unread)?;
+            if piece.is_empty() {
+                return Ok(end);
+            }
+            end += piece.len() as u64;
+        }
+    }
+
+    /// Makes an input ready for the log: images become blobs, and what it refers to must be there.
+    pub(crate) async fn take_in(&self, input: &mut [InputSegment]) -> Result<(), Refusal> {
+        for (at, segment) in input.iter_mut().enumerate() {
+            self.take_in_one(segment).await.map_err(|why| {
+                Refusal::new(ErrorCode::InvalidRequest, format!("params.input[{at}]: {why}"))
+            })?;
+        }
+        Ok(())
+    }
+
+    async fn take_in_one(&self, segment: &mut InputSegment) -> Result<(), String> {
+        match segment {
+            InputSegment::Image { source, .. } => match source {
+                ImageSource::Data(data) => {
+                    let content = BASE64_STANDARD
+                        .decode(data.as_bytes())
+                        .map_err(|e| format!("`data` of the image is not base64: {e}"))?;
+                    let put =
+                        self.off_loop(move |library| library.store.put_blob(library.session, content)).await;
+                    let name = put.map_err(|e| format!("the image cannot be kept: {e}; {}", e.hint()))?;
+                    *source = ImageSource::Blob(name.blob);
+                    Ok(())
+                }
+                ImageSource::Path(path) => self.must_exist(path.clone()).await,
+                ImageSource::Blob(blob) => {
+                    let name = blob.clone();
+                    let read = self.off_loop(move |library| library.reader()?.blob(&name, 0, 1)).await;
+                    read.map(|_| ()).map_err(|e| e.to_string())
+                }
+            },
+            InputSegment::FileRef { path } => self.must_exist(path.clone()).await,
+            InputSegment::KnowledgeRef { slug } => Err(format!("there is no knowledge `{slug}` here")),
+            InputSegment::WorkflowInvoke { slug } => Err(format!("there is no workflow `{slug}` here")),
+            InputSegment::SkillRef { name } => Err(format!("there is no skill `{name}` here")),
+            InputSegment::Text { .. } | InputSegment::Paste { .. } | InputSegment::Unknown(_) => Ok(()),
+        }
+    }
+
+    async fn must_exist(&self, path: String) -> Result<(), String> {
+        self.off_loop(move |library| match library.cwd.join(&path).try_exists() {
+            Ok(true) => Ok(()),
+            Ok(false) => Err(format!("there is no file `{path}` in {}", library.cwd.display())),
+            Err(e) => Err(format!("the file `{path}` cannot be looked at: {e}")),
+        })
+        .await
+    }
+}
+
+/// The newest lines from `from` to `head` that fit a frame.
+struct Window {
+    first: Option<u64>,
+    lines: VecDeque<Arc<str>>,
+}
+
+fn window(reader: &dyn Reader, from: u64, head: Position) -> Result<Window, StoreError> {
+    let mut window = Window { first: None, lines: VecDeque::new() };
+    if from > head.seq {
+        return Ok(window);
+    }
+    let mut bytes = 0;
+    reader.scan(from, &mut |sealed| {
+        let seq = sealed.entry.seq;
+        if seq > head.seq {
+            return ControlFlow::Break(());
+        }
+        bytes += sealed.line.len();
+        window.first.get_or_insert(seq);
+        window.lines.push_back(sealed.line);
+        while bytes > FRAME_BYTES
+            && let Some(oldest) = window.lines.pop_front()
+        {
+            bytes -= oldest.len();
+            window.first = window.first.map(|first| first + 1);
+        }
+        ControlFlow::Continue(())
+    })?;
+    Ok(window)
+}
+
+/// Why something on disk could not be given, as a refusal.
+pub(crate) fn unread(error: StoreError) -> Refusal {
+    let code = match &error {
+        StoreError::NotFound { .. } | StoreError::NoSuchEntry { .. } | StoreError::Blob { .. } => {
+            ErrorCode::NotFound
+        }
+        StoreError::Held { .. }
+        | StoreError::Exists { .. }
+        | StoreError::HasForks { .. }
+        | StoreError::NoFork { .. } => ErrorCode::Conflict,
+        StoreError::NotTheLease { .. } | StoreError::NewerFormat { .. } => ErrorCode::InvalidRequest,
+        StoreError::Damaged { .. }
+        | StoreError::Lineage { .. }
+        | StoreError::Io { .. }
+        | StoreError::Append { .. } => ErrorCode::StorageFailed,
+    };
+    Refusal::new(code, format!("{error}; {}", error.hint()))
+}

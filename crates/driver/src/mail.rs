@@ -1,0 +1,64 @@
+//! The mailbox: everything that reaches the loop comes through it, one kind each.
+
+use std::sync::Arc;
+
+use minke_model::{Failure, ModelEvent};
+use minke_pod::{CallEnd, FileFound, Prepared, Rewind};
+use minke_protocol::{Hello, Id, Refusal, ReplyData};
+use minke_record::{CallId, Position};
+
+use crate::clients::{Asked, Asker, Client, ClientId};
+
+/// Letters that may lie in the mailbox; whoever sends more waits. The loop never sends to itself, so it never waits.
+pub(crate) const MAILBOX: usize = 512;
+
+/// One task that was started for the pod. A number is never used again, so what a stopped task still sends is known as
+/// such even if a call is started anew under its old id.
+pub(crate) type TaskId = u64;
+
+#[derive(Debug)]
+pub(crate) enum Mail {
+    /// A client's first line, or the absence of one, has decided what it gets.
+    Join {
+        client: Arc<Client>,
+        hello: Option<Hello>,
+        id: Option<Id>,
+    },
+    /// A client has fallen behind and needs a new place in the stream.
+    Behind(Arc<Client>),
+    /// A client will say nothing more.
+    Left(ClientId),
+    Asked(Box<Asked>),
+    /// What the log says about where a rewind wants to go.
+    Rewind {
+        asker: Asker,
+        expected_head: Position,
+        rewind: Result<Rewind, Refusal>,
+    },
+    /// Something that was done off the loop for a client.
+    Done {
+        asker: Asker,
+        result: Result<ReplyData, Refusal>,
+    },
+    Model {
+        task: TaskId,
+        call: u64,
+        events: Vec<ModelEvent>,
+        end: Option<Failure>,
+    },
+    Prepared {
+        task: TaskId,
+        call_id: CallId,
+        prepared: Result<Prepared, String>,
+    },
+    CallEnded {
+        task: TaskId,
+        call_id: CallId,
+        ended: CallEnd,
+    },
+    FileChecked {
+        task: TaskId,
+        call_id: CallId,
+        found: FileFound,
+    },
+}

@@ -1,0 +1,59 @@
+//! Stopping, in stages, with one deadline: everything synced, tasks stopped, goodbye said, the runtime directory gone,
+//! the leases let go. Nothing on disk depends on this path: a killed pod comes back the same.
+
+use std::time::Duration;
+
+use tokio::time::{Instant, timeout_at};
+
+use crate::Ending;
+use crate::driver::Driver;
+
+/// All of it.
+const STOP_WAIT: Duration = Duration::from_secs(10);
+/// What clients that do not read may cost of it.
+const GOODBYE_WAIT: Duration = Duration::from_secs(2);
+
+impl Driver {
+    pub(crate) async fn stop(mut self) -> Ending {
+        let ending = self.ending.unwrap_or(Ending::Stopped);
+        let deadline = Instant::now() + STOP_WAIT;
+        let orderly = ending == Ending::Stopped;
+        let ending = if orderly && !self.settle(deadline).await { Ending::StorageLost } else { ending };
+        self.models.stop_all();
+        self.calls.stop_all();
+        if orderly {
+            self.outlet.say_farewell(self.log.head().seq);
+            let enough = deadline.min(Instant::now() + GOODBYE_WAIT);
+            // Whoever has not read its last line by then does not read.
+            drop(timeout_at(enough, self.clients.say_goodbye()).await);
+        }
+        let Driver { scope, log, .. } = self;
+        if let Err(error) = scope.release() {
+            eprintln!("error: the runtime directory could not be removed: {error}");
+        }
+        // Only now, so that nobody starts this session while its name is still taken.
+        drop(log);
+        ending
+    }
+
+    /// Waits until everything that was written is on the disk, and lets it leave.
+    async fn settle(&mut self, deadline: Instant) -> bool {
+        while !self.log.is_clean() {
+            self.log.want(self.log.head().seq);
+            match timeout_at(deadline, self.log.next()).await {
+                Ok(done) => {
+                    if let Err(error) = self.log.heard(done) {
+                        eprintln!("error: {error}\n  try: {}", error.hint());
+                        return false;
+                    }
+                }
+                Err(_) => {
+                    eprintln!("error: the disk did not take the end of the run within {STOP_WAIT:?}");
+                    return false;
+                }
+            }
+        }
+        self.release();
+        true
+    }
+}

@@ -1,0 +1,4 @@
+//! A whole pod, in a thread of the test, spoken to over its real socket.
+
+mod runs;
+mod support;
