@@ -107,7 +107,7 @@ impl FileStore {
         blobs: Vec<Blob>,
     ) -> Result<Box<dyn Writer>, StoreError> {
         let home = self.log(id);
-        home.io("make", make_dirs(self.disk(), &self.home.sessions))?;
+        home.io("make", make_dirs(self.disk(), &self.home.sessions, self.sync))?;
         if home.io("look for", self.disk().meta(&home.dir))?.is_some() {
             return Err(StoreError::Exists { id });
         }
@@ -264,18 +264,18 @@ impl Store for FileStore {
     }
 }
 
-/// Makes a directory and those above it.
-pub(crate) fn make_dirs(disk: &dyn Disk, path: &Path) -> io::Result<()> {
+/// Makes a directory and those above it, each synced into the one that it lies in.
+pub(crate) fn make_dirs(disk: &dyn Disk, path: &Path, sync: bool) -> io::Result<()> {
     if path.as_os_str().is_empty() || disk.meta(path)?.is_some() {
         return Ok(());
     }
-    if let Some(parent) = path.parent() {
-        make_dirs(disk, parent)?;
-    }
+    let above = path.parent().unwrap_or(Path::new(""));
+    make_dirs(disk, above, sync)?;
     match disk.create_dir(path) {
-        Err(e) if e.kind() == io::ErrorKind::AlreadyExists => Ok(()),
-        other => other,
+        Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {}
+        other => other?,
     }
+    if sync && !above.as_os_str().is_empty() { disk.sync_dir(above) } else { Ok(()) }
 }
 
 /// Removes a directory and what is in it, down to a depth that no session of ours exceeds while it is being made.

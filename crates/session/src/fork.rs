@@ -231,7 +231,7 @@ pub(crate) fn delete(store: &FileStore, id: SessionId) -> Result<(), StoreError>
     if !forks.is_empty() {
         return Err(StoreError::HasForks { id, forks });
     }
-    log.io("make the trash for", make_dirs(disk, &store.trash))?;
+    log.io("make the trash for", make_dirs(disk, &store.trash, store.sync))?;
     let mut to = store.trash.join(id.to_string());
     for attempt in 1..SAME_ID {
         if log.io("look for", disk.meta(&to))?.is_none() {

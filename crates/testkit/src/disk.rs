@@ -54,7 +54,7 @@ pub enum Operation {
 /// When a fault strikes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Plan {
-    /// The number of the operation, from 0, counted over all processes; with `only`, among those.
+    /// The number of the operation of the process, from 0; with `only`, among those.
     pub at: u64,
     pub fault: Fault,
     /// Every later operation fails too, until the plan is taken back.
@@ -88,7 +88,8 @@ struct World {
     dead: HashSet<u64>,
     operations: u64,
     counted: u64,
-    plan: Option<Plan>,
+    /// Which process it strikes.
+    plan: Option<(u64, Plan)>,
     capacity: Option<u64>,
     now: u64,
 }
@@ -104,7 +105,7 @@ enum Node {
 struct FileNode {
     data: Vec<u8>,
     durable: Vec<u8>,
-    /// Everything before is the same in both.
+    /// Everything before is the same in both, or so the kernel believes.
     same: usize,
     modified: u64,
     lock: Option<(u64, u64)>,
@@ -189,14 +190,14 @@ impl SimDisk {
         }
     }
 
-    /// Lets an operation go wrong; `None` takes the plan back. Counting begins anew.
+    /// Lets an operation of this process go wrong; `None` takes every plan back. Counting begins anew.
     pub fn plan(&self, plan: Option<Plan>) {
         let mut world = self.world();
-        world.plan = plan;
+        world.plan = plan.map(|plan| (self.process, plan));
         world.counted = 0;
     }
 
-    /// Operations since the last plan, of the planned kind.
+    /// Operations of the planned process since the plan was made, of the planned kind.
     pub fn counted(&self) -> u64 {
         self.world().counted
     }
@@ -233,7 +234,8 @@ impl SimDisk {
         };
         if let Some(Node::File(file)) = world.nodes.get_mut(&id) {
             file.data = content.to_vec();
-            file.sync();
+            file.durable = content.to_vec();
+            file.same = content.len();
         }
         Ok(())
     }
@@ -260,8 +262,7 @@ impl World {
             return Err(io::Error::other("this process was killed"));
         }
         self.operations += 1;
-        let Some(plan) = self.plan else {
-            self.counted += 1;
+        let Some((_, plan)) = self.plan.filter(|(struck, _)| *struck == process) else {
             return Ok(Fate::Well);
         };
         if plan.only.is_some_and(|only| only != operation) {
@@ -363,10 +364,12 @@ impl World {
         if fits == 0 && !bytes.is_empty() {
             return Err(io::ErrorKind::StorageFull.into());
         }
-        if file.data.len() < at + fits {
-            file.data.resize(at + fits, 0);
+        if file.data.len() < at {
+            file.data.resize(at, 0);
         }
-        file.data[at..at + fits].copy_from_slice(&bytes[..fits]);
+        let over = fits.min(file.data.len() - at);
+        file.data[at..at + over].copy_from_slice(&bytes[..over]);
+        file.data.extend_from_slice(&bytes[over..fits]);
         file.same = file.same.min(at);
         file.modified = now;
         Ok(fits)
@@ -384,10 +387,14 @@ impl Node {
 
 impl FileNode {
     fn sync(&mut self) {
-        self.durable.truncate(self.same);
-        let from = self.same.min(self.data.len()).min(self.durable.len());
-        self.durable.truncate(from);
-        self.durable.extend_from_slice(&self.data[from..]);
+        // Shorter than what counts as clean only after a failed sync: those bytes are gone, whatever later syncs say.
+        self.durable.resize(self.same, 0);
+        self.durable.extend_from_slice(&self.data[self.same..]);
+        self.same = self.data.len();
+    }
+
+    /// As kernels do it: the error is told once, the pages count as clean, and they never reached the disk.
+    fn fail_to_sync(&mut self) {
         self.same = self.data.len();
     }
 
@@ -397,7 +404,7 @@ impl FileNode {
             && self.data.len() > self.same
         {
             let more = chance.up_to(self.data.len() - self.same);
-            left.truncate(self.same);
+            left.resize(self.same, 0);
             left.extend_from_slice(&self.data[self.same..self.same + more]);
         }
         self.data.clone_from(&left);
@@ -609,7 +616,12 @@ impl DiskFile for SimFile {
     }
 
     fn sync_data(&self) -> io::Result<()> {
-        self.disk.meet(Operation::Sync)?;
+        if let Err(error) = self.disk.meet(Operation::Sync) {
+            if !self.disk.is_dead() {
+                self.file(FileNode::fail_to_sync)?;
+            }
+            return Err(error);
+        }
         self.file(FileNode::sync)
     }
 
