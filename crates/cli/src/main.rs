@@ -1,2 +1,169 @@
-//! cli
-fn main() {}
+//! `minke`: the binary. One file per subcommand; each looks at the world through `Surroundings` and prints through
+//! `Screen`.
+
+mod answer;
+mod around;
+mod attach;
+mod create;
+mod exec;
+mod failure;
+mod fork;
+mod log;
+mod order;
+mod panic;
+mod paths;
+mod pod;
+mod ps;
+mod schema;
+mod screen;
+mod send;
+mod stop;
+mod tail;
+mod transcript;
+mod visit;
+
+use std::process::ExitCode;
+
+use clap::{CommandFactory, Parser, Subcommand};
+
+use around::Surroundings;
+use failure::{Exit, Failure};
+use screen::{Common, Screen};
+
+/// Runs coding agents as pods: one agent, one process, one log that survives anything.
+#[derive(Debug, Parser)]
+#[command(name = "minke", version, arg_required_else_help = true, max_term_width = 100)]
+struct Minke {
+    #[command(flatten)]
+    common: Common,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// One run, headless; its pod stops at the end
+    Exec(exec::Exec),
+    /// Join a pod: see what happens, say something; starts the pod if it sleeps
+    Attach(attach::Attach),
+    /// Live pods
+    Ps(ps::Ps),
+    /// The last entries of a session, and what follows
+    Tail(tail::Tail),
+    /// Say something to a pod; starts the pod if it sleeps
+    Send(send::Send),
+    /// Stop the run of a pod at a safe point
+    Pause(order::Order),
+    /// Go on with a paused or interrupted run
+    Resume(order::Order),
+    /// End the run of a pod, or give up a paused one
+    Cancel(order::Order),
+    /// End the process of a pod; its session stays
+    Stop(stop::Stop),
+    /// Open questions
+    Asks(answer::Asks),
+    /// Answer a question
+    Answer(answer::Answer),
+    /// A new session that begins where another one stands
+    Fork(fork::Fork),
+    /// Look at, check, repair and export session logs
+    #[command(subcommand)]
+    Log(log::Log),
+    /// Where everything lies
+    Paths(paths::Paths),
+    /// The shapes of the pod protocol
+    Schema(schema::Schema),
+    /// One pod's process; started by the other commands
+    #[command(hide = true)]
+    Pod(pod::Pod),
+}
+
+fn main() -> ExitCode {
+    let minke = match Minke::try_parse() {
+        Ok(minke) => minke,
+        Err(error) => return show_usage(&error),
+    };
+    let around = match Surroundings::look() {
+        Ok(around) => around,
+        Err(failure) => {
+            Screen::plain(&minke.common).fail(&failure);
+            return failure.exit.into();
+        }
+    };
+    let screen = Screen::new(&minke.common, &around);
+    panic::report_to(&around);
+    let done = match minke.command {
+        Command::Pod(pod) => pod::run(pod, &around),
+        command => run(command, &around, &screen).map(ExitCode::from),
+    };
+    match done {
+        Ok(code) => code,
+        Err(failure) => {
+            screen.fail(&failure);
+            failure.exit.into()
+        }
+    }
+}
+
+fn run(command: Command, around: &Surroundings, screen: &Screen) -> Result<Exit, Failure> {
+    match command {
+        Command::Ps(ps) => return ps::run(&ps, around, screen),
+        Command::Fork(fork) => return fork::run(fork, around, screen),
+        Command::Log(log) => return log::run(log, around, screen),
+        Command::Paths(paths) => return paths::run(&paths, around, screen),
+        Command::Schema(schema) => return schema::run(&schema, screen),
+        Command::Asks(asks) => return answer::list(&asks, around, screen),
+        _ => {}
+    }
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|e| Failure::new(Exit::Failed, "cannot start").why(e))?;
+    let done = runtime.block_on(talk(command, around, screen));
+    // A thread that still waits for a line on stdin must not hold the end up.
+    runtime.shutdown_background();
+    done
+}
+
+/// Commands that talk to a pod.
+async fn talk(command: Command, around: &Surroundings, screen: &Screen) -> Result<Exit, Failure> {
+    match command {
+        Command::Exec(exec) => Box::pin(exec::run(exec, around, screen)).await,
+        Command::Attach(attach) => Box::pin(attach::run(attach, around, screen)).await,
+        Command::Tail(tail) => Box::pin(tail::run(tail, around, screen)).await,
+        Command::Send(send) => send::run(send, around, screen).await,
+        Command::Pause(order) => order::pause(order, around, screen).await,
+        Command::Resume(order) => order::resume(order, around, screen).await,
+        Command::Cancel(order) => order::cancel(order, around, screen).await,
+        Command::Stop(stop) => stop::run(stop, around, screen).await,
+        Command::Answer(answer) => answer::run(answer, around, screen).await,
+        Command::Ps(_)
+        | Command::Fork(_)
+        | Command::Log(_)
+        | Command::Paths(_)
+        | Command::Schema(_)
+        | Command::Asks(_)
+        | Command::Pod(_) => Err(Failure::new(Exit::Failed, "this command does not talk to a pod")),
+    }
+}
+
+/// Help and versions go to stdout and are no error; everything else is wrong usage. With `--json` on the line the error
+/// is an object like every other.
+fn show_usage(error: &clap::Error) -> ExitCode {
+    if !error.use_stderr() {
+        // A reader that has gone has seen enough.
+        drop(error.print());
+        return ExitCode::SUCCESS;
+    }
+    let json = std::env::args_os().any(|word| word == "--json");
+    if json {
+        let text = error.render().to_string();
+        let first = text.lines().next().unwrap_or_default();
+        let message = first.strip_prefix("error: ").unwrap_or(first);
+        let failure = Failure::usage(message).hint(format!("`{} --help`", Minke::command().get_name()));
+        Screen::plain(&Common { json, ..Common::default() }).fail(&failure);
+    } else {
+        drop(error.print());
+    }
+    Exit::Usage.into()
+}

@@ -1,0 +1,127 @@
+//! `minke asks`, `minke answer`: questions that wait for a person, of live pods and of sessions that sleep.
+
+use clap::Args;
+use minke_client::{Delivered, Delivery, Home, deliver};
+use minke_pod::{State, Visit};
+use minke_protocol::Method;
+use minke_record::{Actor, AskId, Decision, OpenAsk, SessionId};
+use serde_json::{Value, json};
+
+use crate::around::{Surroundings, introduction, seed};
+use crate::failure::{Exit, Failure};
+use crate::screen::Screen;
+use crate::visit::step;
+
+#[derive(Debug, Args)]
+pub(crate) struct Asks {}
+
+#[derive(Debug, Args)]
+pub(crate) struct Answer {
+    /// The question's id, as `minke asks` gives it
+    ask: String,
+    /// approved, approved_for_session, approved_rule, answered, denied or abort
+    decision: String,
+    /// A word to the agent
+    #[arg(long)]
+    note: Option<String>,
+}
+
+/// A question and where it was asked.
+struct Asked {
+    session: SessionId,
+    pod: String,
+    cwd: String,
+    ask: OpenAsk,
+}
+
+pub(crate) fn list(_: &Asks, around: &Surroundings, screen: &Screen) -> Result<Exit, Failure> {
+    let home = around.home()?;
+    let asks = find_asks(&home)?;
+    if screen.json {
+        screen.object(&asks.iter().map(Asked::json).collect())?;
+        return Ok(Exit::Done);
+    }
+    if asks.is_empty() {
+        screen.note("nobody asks anything");
+    }
+    for asked in &asks {
+        let text = asked.ask.subject.text.as_deref().unwrap_or("(no text)");
+        screen.line(&format!("{}  {}  {}  {text}", asked.ask.id, asked.pod, asked.ask.ask))?;
+    }
+    Ok(Exit::Done)
+}
+
+pub(crate) async fn run(answer: Answer, around: &Surroundings, screen: &Screen) -> Result<Exit, Failure> {
+    let id: AskId = answer.ask.parse().map_err(|e| {
+        Failure::usage(format!("`{}` is not the id of a question", answer.ask))
+            .why(e)
+            .hint("`minke asks` lists them")
+    })?;
+    let decision = Decision::from(answer.decision.as_str());
+    if let Decision::Other(word) = &decision {
+        let known: Vec<&str> = Decision::KNOWN.iter().map(Decision::as_str).collect();
+        return Err(
+            Failure::usage(format!("`{word}` is not an answer")).hint(format!("one of {}", known.join(", ")))
+        );
+    }
+    let home = around.home()?;
+    let asked = find_asks(&home)?.into_iter().find(|asked| asked.ask.id == id);
+    let asked = asked.ok_or_else(|| {
+        Failure::usage(format!("no question {id} is open")).code("not_found").hint("`minke asks` lists them")
+    })?;
+    let note = answer.note;
+    let visit = step(
+        Visit::Answer { ask: id, decision: decision.clone(), note: note.clone() },
+        Actor::person("cli"),
+        seed(),
+    );
+    let delivery = Delivery {
+        session: asked.session,
+        method: Method::Answer(minke_protocol::Answer { ask: id, decision, note }),
+        client: introduction(),
+        visit: Some(&*visit),
+    };
+    let pod = match deliver(&home, delivery).await? {
+        Delivered::Replied { pod, .. } => pod,
+        Delivered::Visited { launched, .. } => launched.ready.name,
+    };
+    if screen.json {
+        screen.object(&json!({ "pod": pod, "session": format!("s_{}", asked.session), "ask": id }))?;
+    } else {
+        screen.note(&format!("{pod}: answered"));
+    }
+    Ok(Exit::Done)
+}
+
+/// Every open question. Without an index every session is looked at; one that cannot be read has none to show.
+fn find_asks(home: &Home) -> Result<Vec<Asked>, Failure> {
+    let mut asks = Vec::new();
+    for session in home.store.list()? {
+        let Ok(replay) = home.store.reader(session).and_then(|reader| reader.replay()) else { continue };
+        let State { facts, .. } = State::replay(replay.iter().map(|sealed| &sealed.entry));
+        let pod = facts.name.as_ref().map(ToString::to_string).unwrap_or_default();
+        let cwd = facts.about.as_ref().map(|about| about.cwd.clone()).unwrap_or_default();
+        asks.extend(facts.asks.into_iter().map(|ask| Asked {
+            session,
+            pod: pod.clone(),
+            cwd: cwd.clone(),
+            ask,
+        }));
+    }
+    Ok(asks)
+}
+
+impl Asked {
+    fn json(&self) -> Value {
+        json!({
+            "id": self.ask.id,
+            "pod": self.pod,
+            "session": format!("s_{}", self.session),
+            "kind": self.ask.ask,
+            "summary": self.ask.subject.text,
+            "cwd": self.cwd,
+            "rule": Value::Null,
+            "options": self.ask.options,
+        })
+    }
+}

@@ -1,0 +1,93 @@
+//! Surroundings: what the process finds around itself, read once, at the door.
+
+use std::collections::hash_map::RandomState;
+use std::hash::BuildHasher;
+use std::io::IsTerminal;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use minke_client::Home;
+use minke_protocol::ClientInfo;
+use minke_record::{Ids, Millis};
+use minke_registry::Paths;
+use minke_session::{FileStore, RealDisk};
+
+use crate::failure::{Exit, Failure};
+
+/// Environment, working directory, terminals: the only place that looks.
+#[derive(Debug, Clone)]
+pub(crate) struct Surroundings {
+    pub(crate) user: minke_registry::Surroundings,
+    pub(crate) cwd: PathBuf,
+    pub(crate) stdin_terminal: bool,
+    pub(crate) stdout_terminal: bool,
+    pub(crate) stderr_terminal: bool,
+}
+
+impl Surroundings {
+    pub(crate) fn look() -> Result<Surroundings, Failure> {
+        let cwd = std::env::current_dir().map_err(|e| {
+            Failure::new(Exit::Usage, "cannot tell the working directory")
+                .why(e)
+                .hint("it may have been removed; `cd` to one that is there")
+        })?;
+        Ok(Surroundings {
+            user: minke_registry::Surroundings {
+                env: std::env::vars_os().collect(),
+                uid: rustix::process::getuid().as_raw(),
+            },
+            cwd,
+            stdin_terminal: std::io::stdin().is_terminal(),
+            stdout_terminal: std::io::stdout().is_terminal(),
+            stderr_terminal: std::io::stderr().is_terminal(),
+        })
+    }
+
+    /// Set and not empty, as the convention of `NO_COLOR` has it.
+    pub(crate) fn has(&self, variable: &str) -> bool {
+        self.user.env.get(std::ffi::OsStr::new(variable)).is_some_and(|value| !value.is_empty())
+    }
+
+    pub(crate) fn paths(&self) -> Result<Paths, Failure> {
+        Paths::find(&self.user).map_err(Failure::from)
+    }
+
+    /// The user's sessions and pods; makes the directories if they are missing.
+    pub(crate) fn home(&self) -> Result<Home, Failure> {
+        let paths = self.paths()?;
+        paths.create()?;
+        let store = self.file_store(&paths);
+        Ok(Home { paths, store: Arc::new(store) })
+    }
+
+    /// The sessions as files, for those who mend them.
+    pub(crate) fn file_store(&self, paths: &Paths) -> FileStore {
+        FileStore::new(Arc::new(RealDisk), paths.sessions())
+    }
+
+    /// The nearest ancestor of a directory that holds `.minke/` or `.git`, else the directory itself.
+    pub(crate) fn workspace(cwd: &Path) -> PathBuf {
+        let marked = |dir: &&Path| dir.join(".minke").is_dir() || dir.join(".git").exists();
+        cwd.ancestors().find(marked).unwrap_or(cwd).to_owned()
+    }
+}
+
+/// How this program introduces itself to a pod.
+pub(crate) fn introduction() -> ClientInfo {
+    ClientInfo { name: "minke".to_owned(), version: env!("CARGO_PKG_VERSION").to_owned(), session: None }
+}
+
+pub(crate) fn now() -> Millis {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    Millis::try_from(since.as_millis()).unwrap_or(Millis::MAX)
+}
+
+/// A fresh source of ids: the keys of the standard library's hasher come from the operating system's randomness.
+pub(crate) fn ids() -> Ids {
+    Ids::new(now(), seed())
+}
+
+pub(crate) fn seed() -> u64 {
+    RandomState::new().hash_one(std::process::id())
+}

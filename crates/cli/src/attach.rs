@@ -1,0 +1,184 @@
+//! `minke attach`: join a pod. What happens is printed, lines of stdin are said to it. Leaving never stops the pod.
+
+use std::io::BufRead;
+
+use clap::Args;
+use minke_client::{Connection, Home, find, reach};
+use minke_protocol::{Event, Method, ReplyData, Run, RunMode, Snapshot, Status, Subscribe};
+use minke_record::{InputSegment, Position, SessionId};
+use tokio::sync::mpsc;
+
+use crate::around::{Surroundings, ids, introduction};
+use crate::failure::{Exit, Failure};
+use crate::screen::Screen;
+use crate::transcript::{Asides, Transcript};
+
+/// Lines of stdin that wait to be said: a person types slower, and a pipe can wait.
+const LINES: usize = 64;
+/// How often a pod that died is started again before giving up.
+const REJOINS: u32 = 3;
+
+#[derive(Debug, Args)]
+pub(crate) struct Attach {
+    /// A live pod's name, a session's id, or a name that a session had
+    name: String,
+}
+
+pub(crate) async fn run(attach: Attach, around: &Surroundings, screen: &Screen) -> Result<Exit, Failure> {
+    let home = around.home()?;
+    let session = find(&home, &attach.name)?.session;
+    let mut lines = read_lines()?;
+    let mut room = Room {
+        transcript: Transcript::new(*screen, Asides::Together),
+        screen,
+        session,
+        at: None,
+        waiting: 0,
+        stdin_open: true,
+        greeted: false,
+    };
+    for _ in 0..=REJOINS {
+        let socket = reach(&home, session).await?.socket;
+        let mut connection = Connection::open(&socket, Subscribe::Full, room.at, introduction()).await?;
+        match room.stay(&mut connection, &mut lines).await? {
+            Left::ByPerson => return Ok(Exit::Done),
+            Left::PodStopped => {
+                screen.note("the pod has stopped; its session stays");
+                return Ok(Exit::Done);
+            }
+            Left::PodDied => {
+                screen.warn("the pod died; starting it again");
+                room.at = connection.position();
+            }
+        }
+    }
+    Err(Failure::new(Exit::Failed, format!("the pod died {} times while somebody was attached", REJOINS + 1))
+        .hint(format!("its last words are in {}", home_words(&home, session))))
+}
+
+fn home_words(home: &Home, session: SessionId) -> String {
+    home.paths.state.join("pods").join(format!("{session}.log")).display().to_string()
+}
+
+/// Why the stay was over.
+enum Left {
+    ByPerson,
+    PodStopped,
+    PodDied,
+}
+
+struct Room<'a> {
+    transcript: Transcript,
+    screen: &'a Screen,
+    session: SessionId,
+    at: Option<Position>,
+    /// What was said and has not been answered by the pod yet.
+    waiting: u64,
+    stdin_open: bool,
+    greeted: bool,
+}
+
+impl Room<'_> {
+    async fn stay(
+        &mut self,
+        connection: &mut Connection,
+        lines: &mut mpsc::Receiver<String>,
+    ) -> Result<Left, Failure> {
+        let mut running = true;
+        let mut stopping = false;
+        loop {
+            // A pipe that has said all it has to say leaves when everything is done.
+            if !self.stdin_open && !running && self.waiting == 0 {
+                return Ok(Left::ByPerson);
+            }
+            tokio::select! {
+                frame = connection.next() => match frame?.map(|frame| frame.event) {
+                    None => return Ok(if stopping { Left::PodStopped } else { Left::PodDied }),
+                    Some(Event::Shutdown) => stopping = true,
+                    Some(event) => running = self.event(&event)?.unwrap_or(running),
+                },
+                line = lines.recv(), if self.stdin_open => match line {
+                    None => self.stdin_open = false,
+                    Some(line) if line.trim().is_empty() => {}
+                    Some(line) => {
+                        self.waiting += 1;
+                        running = true;
+                        connection.send(say(line)).await?;
+                    }
+                },
+                signal = tokio::signal::ctrl_c() => {
+                    signal.map_err(|e| Failure::new(Exit::Failed, "cannot listen for signals").why(e))?;
+                    self.screen.note(&format!("left; the pod goes on (s_{})", self.session));
+                    return Ok(Left::ByPerson);
+                }
+            }
+        }
+    }
+
+    /// Shows an event; says whether the pod runs, if the event says so.
+    fn event(&mut self, event: &Event) -> Result<Option<bool>, Failure> {
+        match event {
+            Event::Snapshot(snapshot) => return self.snapshot(snapshot).map(Some),
+            Event::Entry(event) => self.transcript.entry(&event.entry)?,
+            Event::InFlight(in_flight) => self.transcript.in_flight(in_flight)?,
+            Event::Status(status) => return Ok(Some(status.status == Status::Running)),
+            Event::Reply(reply) => {
+                self.waiting = self.waiting.saturating_sub(1);
+                if let ReplyData::Refused(refusal) = reply {
+                    self.screen.warn(&refusal.message);
+                    return Ok(Some(false));
+                }
+            }
+            other => self.transcript.live(other)?,
+        }
+        Ok(None)
+    }
+
+    fn snapshot(&mut self, snapshot: &Snapshot) -> Result<bool, Failure> {
+        if !std::mem::replace(&mut self.greeted, true) {
+            let greeting = &snapshot.greeting;
+            self.screen.note(&format!(
+                "{} · s_{} · {} · {} (Ctrl-C leaves, the pod goes on)",
+                greeting.pod_name, self.session, greeting.model, snapshot.status
+            ));
+            for notice in &greeting.notices {
+                self.screen.warn(notice);
+            }
+            if snapshot.older {
+                self.screen.note(&format!("older entries: `minke log show s_{}`", self.session));
+            }
+        }
+        for entry in &snapshot.entries {
+            self.transcript.entry(entry)?;
+        }
+        self.transcript.in_flight(&snapshot.in_flight)?;
+        if snapshot.status == Status::Paused {
+            self.screen
+                .note("a run is paused: `minke resume` goes on with it, saying something begins a new one");
+        }
+        Ok(snapshot.status == Status::Running)
+    }
+}
+
+fn say(line: String) -> Method {
+    let op_id = Some(ids().next_uuid().to_string());
+    Method::Run(Run { input: vec![InputSegment::text(line)], mode: RunMode::Queue, op_id })
+}
+
+/// Lines of stdin, read by a thread of their own: a read of a terminal cannot be given up.
+fn read_lines() -> Result<mpsc::Receiver<String>, Failure> {
+    let (send, receive) = mpsc::channel(LINES);
+    std::thread::Builder::new()
+        .name("stdin".to_owned())
+        .spawn(move || {
+            for line in std::io::stdin().lock().lines() {
+                // A line that is no text, and a room that was left, end it.
+                let Ok(line) = line else { return };
+                if send.blocking_send(line).is_err() {
+                    return;
+                }
+            }
+        })
+        .map_err(|e| Failure::new(Exit::Failed, "cannot read stdin").why(e))?;
+    Ok(receive)
+}

@@ -1,0 +1,221 @@
+//! Making a session: the manifest from what the person said, and the first step of the log.
+//!
+//! Elsewhere: the entries themselves (`pod::new_session`), the files (`session`), starting the pod (`client`).
+//! Invariant: a model that cannot be had, and a key that nobody knows, are refused before anything is made
+//! (`bad_input_is_refused_before_a_session_is_made`).
+
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+
+use minke_client::Home;
+use minke_manifest::{Manifest, Posture};
+use minke_pod::{Moment, NewSession, Task, new_session};
+use minke_record::{Actor, InputSegment, PodName, Scope, SessionId};
+use minke_registry::Runtime;
+use serde_json::Value;
+
+use crate::around::{Surroundings, ids, now, seed};
+use crate::failure::{Exit, Failure};
+
+/// Keys that a manifest leaves out when nothing is set.
+const OPTIONAL_KEYS: [&str; 2] = ["model.ref", "worker.max_tokens"];
+
+/// What a person said about a new pod.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct NewPod {
+    pub(crate) cwd: Option<PathBuf>,
+    pub(crate) name: Option<String>,
+    pub(crate) model: Option<String>,
+    pub(crate) posture: Option<String>,
+    pub(crate) set: Vec<String>,
+    /// The first task, and the `op_id` that it is known by.
+    pub(crate) task: Option<(Vec<InputSegment>, String)>,
+}
+
+/// Makes the session and keeps its lease, for the pod that is to be started.
+pub(crate) fn create(
+    new: NewPod,
+    around: &Surroundings,
+    home: &Home,
+) -> Result<(SessionId, OwnedFd), Failure> {
+    let cwd = working_directory(new.cwd.as_deref(), around)?;
+    let manifest = manifest(&new, &cwd)?;
+    let name = pod_name(new.name.as_deref(), &cwd, home)?;
+    let by = Actor::person("cli");
+    let session = SessionId(ids().next_uuid());
+    let (cwd_text, workspace) = (text(&cwd)?, text(&Surroundings::workspace(&cwd))?);
+    let task = new.task.map(|(segments, op_id)| Task { segments, op_id: Some(op_id), from: by.clone() });
+    let written = new_session(
+        Moment { now: now(), seed: seed() },
+        NewSession {
+            session,
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            name,
+            created_by: by,
+            scope: Scope::write(cwd_text.clone()),
+            cwd: cwd_text,
+            workspace,
+            git: None,
+            manifest: manifest.to_value(),
+            mandate: None,
+            metadata: None,
+            parent: None,
+            task,
+        },
+    );
+    let writer = home.store.create(session, written.entries, written.blobs)?;
+    let lease = writer.into_lease().map_err(|e| {
+        Failure::new(Exit::Failed, format!("cannot hand on the lease of session s_{session}")).why(e)
+    })?;
+    Ok((session, lease))
+}
+
+fn working_directory(wish: Option<&Path>, around: &Surroundings) -> Result<PathBuf, Failure> {
+    let dir = wish.map_or_else(|| around.cwd.clone(), |wish| around.cwd.join(wish));
+    let not = |why: std::io::Error| {
+        Failure::usage(format!("cannot work in {}", dir.display()))
+            .why(why)
+            .hint("give --cwd a directory that is there")
+    };
+    let dir = dir.canonicalize().map_err(not)?;
+    if !dir.is_dir() {
+        return Err(not(std::io::ErrorKind::NotADirectory.into()));
+    }
+    Ok(dir)
+}
+
+/// The defaults with everything that was said. The model is had once here, so that a wrong one is refused now.
+fn manifest(new: &NewPod, cwd: &Path) -> Result<Manifest, Failure> {
+    let mut value = Manifest::default().to_value();
+    for pair in &new.set {
+        set_key(&mut value, pair)?;
+    }
+    let mut manifest = Manifest::read(&value).map_err(|e| {
+        Failure::usage("a value given with --set does not fit its key")
+            .why(e)
+            .hint("docs/cli.md lists the keys")
+    })?;
+    if let Some(posture) = &new.posture {
+        manifest.permissions.posture = posture.parse::<Posture>().map_err(Failure::usage)?;
+    }
+    let reference = new.model.as_deref().or(manifest.model.reference.as_deref()).ok_or_else(|| {
+        Failure::usage("there is no model to ask")
+            .why("none is configured and none was named")
+            .hint("--model scripted:demo plays a built-in script, scripted:FILE one of your own")
+    })?;
+    let unavailable = |e: minke_llm::ResolveError| {
+        let failure = Failure::usage(&e).code("unknown_model");
+        std::error::Error::source(&e).map(|cause| failure.clone().why(cause)).unwrap_or(failure)
+    };
+    minke_llm::resolve(reference, cwd).map_err(unavailable)?;
+    manifest.model.reference = Some(minke_llm::canonical(reference, cwd).map_err(unavailable)?);
+    Ok(manifest)
+}
+
+/// Puts `a.b=value` in its place. A value that is not JSON is a text.
+fn set_key(manifest: &mut Value, pair: &str) -> Result<(), Failure> {
+    let Some((key, value)) = pair.split_once('=') else {
+        return Err(Failure::usage(format!("`--set {pair}` has no `=`")).hint("--set worker.max_turns=5"));
+    };
+    let known = keys(manifest);
+    if !known.iter().any(|have| have == key) {
+        let nearest = known.iter().min_by_key(|have| distance(have, key));
+        let hint = nearest.map_or_else(String::new, |nearest| format!("the nearest key is `{nearest}`"));
+        return Err(Failure::usage(format!("`{key}` is no key of the manifest")).hint(hint));
+    }
+    let value = serde_json::from_str(value).unwrap_or_else(|_| Value::from(value));
+    let mut place = manifest;
+    for part in key.split('.') {
+        place = &mut place[part];
+    }
+    *place = value;
+    Ok(())
+}
+
+/// Every key of a manifest, in dotted form.
+fn keys(manifest: &Value) -> Vec<String> {
+    fn walk(value: &Value, path: &str, out: &mut Vec<String>) {
+        match value {
+            Value::Object(members) => {
+                for (name, member) in members {
+                    let path = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
+                    walk(member, &path, out);
+                }
+            }
+            _ => out.push(path.to_owned()),
+        }
+    }
+    let mut out = Vec::new();
+    walk(manifest, "", &mut out);
+    out.extend(
+        OPTIONAL_KEYS
+            .iter()
+            .filter(|key| !out.iter().any(|have| have == *key))
+            .map(ToString::to_string)
+            .collect::<Vec<_>>(),
+    );
+    out
+}
+
+/// How many letters must be changed to make one word the other.
+fn distance(a: &str, b: &str) -> usize {
+    let b: Vec<char> = b.chars().collect();
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, x) in a.chars().enumerate() {
+        let mut before = row.first().copied().unwrap_or(0);
+        row[0] = i + 1;
+        for (j, y) in b.iter().enumerate() {
+            let kept = before + usize::from(x != *y);
+            before = row[j + 1];
+            row[j + 1] = kept.min(before + 1).min(row[j] + 1);
+        }
+    }
+    row.last().copied().unwrap_or(0)
+}
+
+/// The name that was wished, or the directory's, numbered if a live pod has it.
+fn pod_name(wish: Option<&str>, cwd: &Path, home: &Home) -> Result<PodName, Failure> {
+    let look = Runtime::new(&home.paths).look()?;
+    if let Some(wish) = wish {
+        let name: PodName = wish.parse().map_err(Failure::usage)?;
+        if let Some(holder) = look.by_name(&name) {
+            return Err(Failure::new(Exit::TryLater, format!("the name `{name}` is taken"))
+                .why(format!(
+                    "a live pod has it (session s_{}, process {})",
+                    holder.row.session, holder.row.pid
+                ))
+                .hint(format!("`minke attach {name}` joins it; --name chooses another")));
+        }
+        return Ok(name);
+    }
+    let base = cwd.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+    let base = PodName::from_any(&base);
+    let numbered = std::iter::once(base.clone())
+        .chain((2..).map(|number| PodName::from_any(&format!("{:.34}-{number}", base.as_str()))));
+    Ok(numbered.into_iter().find(|name| look.by_name(name).is_none()).unwrap_or(base))
+}
+
+fn text(path: &Path) -> Result<String, Failure> {
+    path.to_str().map(str::to_owned).ok_or_else(|| {
+        Failure::usage(format!("the path {} is not UTF-8", path.display()))
+            .hint("a session names its directory in its log, which is UTF-8; work in another directory")
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_is_set_by_its_dotted_name_and_an_unknown_one_names_the_nearest() {
+        let mut value = Manifest::default().to_value();
+        set_key(&mut value, "worker.max_turns=5").unwrap();
+        set_key(&mut value, "model.ref=scripted/demo").unwrap();
+        let manifest = Manifest::read(&value).unwrap();
+        assert_eq!(manifest.worker.max_turns, 5);
+        assert_eq!(manifest.model.reference.as_deref(), Some("scripted/demo"));
+        let wrong = set_key(&mut value, "worker.max_turn=5").unwrap_err();
+        assert!(wrong.text().contains("`worker.max_turns`"), "{}", wrong.text());
+        assert!(set_key(&mut value, "worker.max_turns").is_err());
+    }
+}

@@ -1,0 +1,321 @@
+//! Watching one run to its end, over the socket of the pod that makes it.
+//!
+//! Here: which entries are this run's, signals, questions nobody answers. Elsewhere: what is printed of it (`json`,
+//! `transcript`).
+//! Invariant: each entry is told once and in order, whether it came in the snapshot or live
+//! (`exec_json_prints_only_documented_objects`).
+
+use minke_client::Connection;
+use minke_protocol::{Answer, Detail, Event, Frame, Method, Refusal, Snapshot, Status};
+use minke_record::{
+    AskId, Decision, Entry, ErrorCode, Item, Kind, Role, RunId, RunResult, SessionId, Text, Trigger,
+};
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+use crate::exec::OnAsk;
+use crate::exec::json::{self, Lines};
+use crate::failure::{Exit, Failure};
+use crate::screen::Screen;
+use crate::transcript::{Asides, Transcript};
+
+/// Which run is watched.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Which {
+    /// The one that an input of ours opens.
+    Input { op_id: String },
+    /// The one that a `resume` of ours opens.
+    Resumed,
+}
+
+/// How the run ended.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Ending {
+    Completed {
+        result: RunResult,
+        reason: Option<String>,
+    },
+    Errored {
+        code: ErrorCode,
+        message: String,
+    },
+    /// The pod was gone before the run had ended.
+    PodGone,
+    /// Nobody may answer, and an answer is needed.
+    Unanswered {
+        ask: AskId,
+        text: String,
+    },
+    /// The person would not wait for the orderly end.
+    Left,
+    /// Nobody reads stdout any more.
+    Unread,
+}
+
+/// What was seen of the run.
+#[derive(Debug, Default)]
+pub(crate) struct Seen {
+    pub(crate) run: Option<RunId>,
+    pub(crate) turns: u64,
+    pub(crate) input_tokens: u64,
+    pub(crate) output_tokens: u64,
+    /// The last message of the model, in its parts.
+    pub(crate) last_message: Option<Vec<Text>>,
+    next_seq: u64,
+}
+
+pub(crate) struct Watch<'a> {
+    pub(crate) connection: Connection,
+    pub(crate) screen: &'a Screen,
+    pub(crate) session: SessionId,
+    pub(crate) which: Which,
+    pub(crate) on_ask: OnAsk,
+    /// Asks the pod's process to end as a signal does: its run stays resumable.
+    pub(crate) terminate: &'a dyn Fn() -> std::io::Result<()>,
+}
+
+impl Watch<'_> {
+    /// Watches until the run has ended. The connection is given back for what comes after.
+    pub(crate) async fn to_end(self) -> Result<(Ending, Seen, Connection), Failure> {
+        let no_signals = |e| Failure::new(Exit::Failed, "cannot listen for signals").why(e);
+        let signals = Signals {
+            interrupt: signal(SignalKind::interrupt()).map_err(no_signals)?,
+            terminate: signal(SignalKind::terminate()).map_err(no_signals)?,
+        };
+        let voice = if self.screen.json {
+            Voice::Json(Box::default(), *self.screen)
+        } else {
+            Voice::Text(Transcript::new(*self.screen, Asides::Apart))
+        };
+        let mut watching = Watching { watch: self, seen: Seen::default(), voice, cancelled: 0 };
+        let ending = watching.run(signals).await;
+        let Watching { watch, seen, .. } = watching;
+        match ending {
+            Ok(ending) => Ok((ending, seen, watch.connection)),
+            Err(failure) if failure.is_unread() => Ok((Ending::Unread, seen, watch.connection)),
+            Err(failure) => Err(failure),
+        }
+    }
+}
+
+struct Signals {
+    interrupt: Signal,
+    terminate: Signal,
+}
+
+struct Watching<'a> {
+    watch: Watch<'a>,
+    seen: Seen,
+    voice: Voice,
+    cancelled: u32,
+}
+
+enum Voice {
+    Json(Box<Lines>, Screen),
+    Text(Transcript),
+}
+
+impl Watching<'_> {
+    async fn run(&mut self, mut signals: Signals) -> Result<Ending, Failure> {
+        if let Voice::Json(_, screen) = &self.voice {
+            screen.object(&json::thread_started(self.watch.session))?;
+        }
+        loop {
+            let ending = tokio::select! {
+                frame = self.watch.connection.next() => match frame? {
+                    Some(frame) => self.frame(frame).await?,
+                    None => Some(Ending::PodGone),
+                },
+                _ = signals.interrupt.recv() => self.interrupted().await?,
+                _ = signals.terminate.recv() => self.terminated()?,
+            };
+            if let Some(ending) = ending {
+                return Ok(ending);
+            }
+        }
+    }
+
+    /// The first Ctrl-C cancels the run, the second one does not wait for it.
+    async fn interrupted(&mut self) -> Result<Option<Ending>, Failure> {
+        self.cancelled += 1;
+        if self.cancelled > 1 {
+            return Ok(Some(Ending::Left));
+        }
+        self.watch.screen.note("cancelling (once more to leave at once)");
+        let detail = Detail { detail: Some("Ctrl-C".to_owned()) };
+        self.watch.connection.send(Method::Cancel(detail)).await?;
+        Ok(None)
+    }
+
+    /// SIGTERM is somebody shutting the machine down rather than a person: the run is left resumable.
+    fn terminated(&mut self) -> Result<Option<Ending>, Failure> {
+        self.watch.screen.note("stopping; the run can be resumed");
+        (self.watch.terminate)().map_err(|e| Failure::new(Exit::Failed, "cannot signal the pod").why(e))?;
+        Ok(None)
+    }
+
+    async fn frame(&mut self, frame: Frame) -> Result<Option<Ending>, Failure> {
+        match &frame.event {
+            Event::Snapshot(snapshot) => self.snapshot(snapshot).await,
+            Event::Entry(event) => self.entry(&event.entry).await,
+            Event::InFlight(in_flight) if self.seen.run.is_some() => {
+                self.voice.in_flight(in_flight)?;
+                Ok(None)
+            }
+            Event::Status(status) => {
+                self.check_begun(&status.status)?;
+                Ok(None)
+            }
+            Event::Reply(reply) => match reply {
+                minke_protocol::ReplyData::Refused(refusal) => self.refused(refusal),
+                minke_protocol::ReplyData::Ok(_) => Ok(None),
+            },
+            event => {
+                if frame.run.is_some() && frame.run == self.seen.run {
+                    self.voice.live(event)?;
+                }
+                Ok(None)
+            }
+        }
+    }
+
+    async fn snapshot(&mut self, snapshot: &Snapshot) -> Result<Option<Ending>, Failure> {
+        for entry in &snapshot.entries {
+            if let Some(ending) = self.entry(entry).await? {
+                return Ok(Some(ending));
+            }
+        }
+        if self.seen.run.is_some() {
+            self.voice.in_flight(&snapshot.in_flight)?;
+        }
+        for notice in &snapshot.greeting.notices {
+            self.watch.screen.warn(notice);
+        }
+        if matches!(self.watch.which, Which::Input { .. }) {
+            self.check_begun(&snapshot.status)?;
+        }
+        Ok(None)
+    }
+
+    /// A pod that is not running and has not begun what it was given will not begin it by itself.
+    fn check_begun(&self, status: &Status) -> Result<(), Failure> {
+        let stopped = matches!(status, Status::Idle | Status::Paused);
+        if self.seen.run.is_none() && stopped && matches!(self.watch.which, Which::Input { .. }) {
+            return Err(Failure::new(
+                Exit::Failed,
+                "the pod took the input and does not begin a run with it",
+            )
+            .why("the warnings above say why, or its log does")
+            .hint(format!("`minke log show s_{}`; the input waits in the queue", self.watch.session)));
+        }
+        Ok(())
+    }
+
+    /// Only a cancel that came too late, or a resume of what is not paused, is refused here.
+    fn refused(&self, refusal: &Refusal) -> Result<Option<Ending>, Failure> {
+        if self.cancelled > 0 && refusal.code == ErrorCode::NotRunning {
+            return Ok(None);
+        }
+        Err(refusal.clone().into())
+    }
+
+    async fn entry(&mut self, entry: &Entry) -> Result<Option<Ending>, Failure> {
+        if entry.seq < self.seen.next_seq {
+            return Ok(None);
+        }
+        self.seen.next_seq = entry.seq + 1;
+        self.recognise(entry);
+        let ours = entry.run.is_some() && entry.run == self.seen.run;
+        if !ours && !matches!(entry.kind, Kind::Alert(_)) {
+            return Ok(None);
+        }
+        self.seen.count(entry);
+        self.voice.entry(entry)?;
+        match &entry.kind {
+            Kind::RunCompleted(end) => {
+                Ok(Some(Ending::Completed { result: end.result.clone(), reason: end.reason.clone() }))
+            }
+            Kind::RunErrored(end) => {
+                Ok(Some(Ending::Errored { code: end.code.clone(), message: end.message.clone() }))
+            }
+            Kind::Ask(ask) => self.asked(ask.id, ask.subject.text.as_deref()).await,
+            _ => Ok(None),
+        }
+    }
+
+    /// Finds out which run is ours.
+    fn recognise(&mut self, entry: &Entry) {
+        if self.seen.run.is_some() {
+            return;
+        }
+        let ours = match (&self.watch.which, &entry.kind) {
+            (Which::Input { op_id }, Kind::UserInput(input)) => input.op_id.as_ref() == Some(op_id),
+            (Which::Resumed, Kind::Invoke(invoke)) => invoke.trigger == Trigger::Resume,
+            _ => false,
+        };
+        if ours {
+            self.seen.run = entry.run;
+        }
+    }
+
+    async fn asked(&mut self, ask: AskId, text: Option<&str>) -> Result<Option<Ending>, Failure> {
+        match self.watch.on_ask {
+            OnAsk::Wait => Ok(None),
+            OnAsk::Fail => Ok(Some(Ending::Unanswered { ask, text: text.unwrap_or("(no text)").to_owned() })),
+            OnAsk::Deny => {
+                let note = Some("nobody is there to answer (--on-ask deny)".to_owned());
+                let answer = Answer { ask, decision: Decision::Denied, note };
+                self.watch.connection.send(Method::Answer(answer)).await?;
+                Ok(None)
+            }
+        }
+    }
+}
+
+impl Seen {
+    fn count(&mut self, entry: &Entry) {
+        match &entry.kind {
+            Kind::TurnEnd(_) => self.turns += 1,
+            Kind::LlmUsage(usage) => {
+                self.input_tokens += usage.input;
+                self.output_tokens += usage.output;
+            }
+            Kind::AssistantItem(assistant) => {
+                if let Item::Message { role: Role::Assistant, content } = &assistant.item {
+                    let texts = content.iter().filter_map(|part| match part {
+                        minke_record::Content::Text { text } => Some(text.clone()),
+                        _ => None,
+                    });
+                    self.last_message = Some(texts.collect());
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+impl Voice {
+    fn entry(&mut self, entry: &Entry) -> Result<(), Failure> {
+        match self {
+            Voice::Json(lines, screen) => say(screen, lines.entry(entry)),
+            Voice::Text(transcript) => transcript.entry(entry),
+        }
+    }
+
+    fn live(&mut self, event: &Event) -> Result<(), Failure> {
+        match self {
+            Voice::Json(lines, screen) => say(screen, lines.live(event)),
+            Voice::Text(transcript) => transcript.live(event),
+        }
+    }
+
+    fn in_flight(&mut self, in_flight: &minke_protocol::InFlight) -> Result<(), Failure> {
+        match self {
+            Voice::Json(lines, screen) => say(screen, lines.in_flight(in_flight)),
+            Voice::Text(transcript) => transcript.in_flight(in_flight),
+        }
+    }
+}
+
+fn say(screen: &Screen, objects: Vec<serde_json::Value>) -> Result<(), Failure> {
+    objects.iter().try_for_each(|object| screen.object(object))
+}

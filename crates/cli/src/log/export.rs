@@ -1,0 +1,132 @@
+//! `minke log export`: the log's own lines, which `log verify` and `sha256sum` can check, or the conversation as
+//! Markdown for people.
+
+use std::fs::OpenOptions;
+use std::io::Write;
+use std::ops::ControlFlow;
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+use minke_record::{Entry, Item, Kind, Role};
+use minke_session::ScanEnd;
+
+use crate::around::Surroundings;
+use crate::exec::json::message_text;
+use crate::failure::{Exit, Failure};
+use crate::log::chosen;
+use crate::screen::Screen;
+use crate::transcript::said;
+
+#[derive(Debug, Args)]
+pub(crate) struct Export {
+    /// A live pod's name, a session's id, or a name that a session had (default: the newest session)
+    session: Option<String>,
+    /// What to write
+    #[arg(long, value_enum, default_value_t)]
+    format: Format,
+    /// Where to (default: stdout); a file that is there is not overwritten
+    #[arg(long, short, value_name = "FILE")]
+    output: Option<PathBuf>,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
+enum Format {
+    /// The lines of the log, byte for byte
+    #[default]
+    Jsonl,
+    /// The conversation
+    Markdown,
+}
+
+pub(crate) fn run(export: &Export, around: &Surroundings, screen: &Screen) -> Result<Exit, Failure> {
+    let home = around.home()?;
+    let session = chosen(&home, export.session.as_deref())?;
+    let reader = home.store.reader(session)?;
+    let mut to = match &export.output {
+        None => To::Screen(screen),
+        Some(path) => {
+            let path = around.cwd.join(path);
+            let file = OpenOptions::new().write(true).create_new(true).open(&path);
+            let file = file.map_err(|e| {
+                Failure::new(Exit::Storage, format!("cannot write {}", path.display()))
+                    .why(e)
+                    .hint("choose a file that is not there yet")
+            })?;
+            To::File(std::io::BufWriter::new(file), path)
+        }
+    };
+    let mut failed = None;
+    let end = reader.scan(0, &mut |sealed| {
+        let text = match export.format {
+            Format::Jsonl => Some(format!("{}\n", sealed.line)),
+            Format::Markdown => markdown(&sealed.entry),
+        };
+        match text.map_or(Ok(()), |text| to.write(&text)) {
+            Ok(()) => ControlFlow::Continue(()),
+            Err(failure) => {
+                failed = Some(failure);
+                ControlFlow::Break(())
+            }
+        }
+    })?;
+    if let Some(failure) = failed {
+        return Err(failure);
+    }
+    to.end()?;
+    match end {
+        ScanEnd::Clean { .. } | ScanEnd::Stopped => Ok(Exit::Done),
+        ScanEnd::Damaged(damage) => Err(Failure::new(Exit::Failed, &damage).code("damaged").hint(format!(
+            "what stands before it was exported; `minke log repair {session}` shows the rest"
+        ))),
+    }
+}
+
+enum To<'a> {
+    Screen(&'a Screen),
+    File(std::io::BufWriter<std::fs::File>, PathBuf),
+}
+
+impl To<'_> {
+    fn write(&mut self, text: &str) -> Result<(), Failure> {
+        match self {
+            To::Screen(screen) => screen.out(text),
+            To::File(file, path) => file.write_all(text.as_bytes()).map_err(|e| unwritten(path, e)),
+        }
+    }
+
+    fn end(self) -> Result<(), Failure> {
+        match self {
+            To::Screen(_) => Ok(()),
+            To::File(mut file, path) => {
+                file.flush().and_then(|()| file.get_ref().sync_all()).map_err(|e| unwritten(&path, e))
+            }
+        }
+    }
+}
+
+fn unwritten(path: &std::path::Path, error: std::io::Error) -> Failure {
+    Failure::new(Exit::Storage, format!("cannot write {}", path.display()))
+        .why(error)
+        .hint("make room on that disk")
+}
+
+/// An entry's part of the conversation, if it has one.
+fn markdown(entry: &Entry) -> Option<String> {
+    match &entry.kind {
+        Kind::SessionStart(e) => Some(format!("# {} (s_{})\n\nin `{}`\n\n", e.name, e.session, e.cwd)),
+        Kind::UserInput(e) => Some(format!("## Person\n\n{}\n\n", said(&e.segments))),
+        Kind::AssistantItem(e) => match &e.item {
+            Item::Message { role: Role::Assistant, content } => {
+                Some(format!("## Model\n\n{}\n\n", message_text(content)))
+            }
+            Item::ToolCall { name, arguments, .. } => Some(format!("**{name}** `{}`\n\n", arguments.show())),
+            _ => None,
+        },
+        Kind::ToolResult(e) => match &e.item {
+            Item::ToolResult { summary, .. } => Some(format!("→ {}: {summary}\n\n", e.outcome)),
+            _ => None,
+        },
+        Kind::RunErrored(e) => Some(format!("*run failed: {}: {}*\n\n", e.code, e.message)),
+        _ => None,
+    }
+}

@@ -1,0 +1,44 @@
+//! A panic is a broken promise of ours: it is written to a report file, and the person is told where that is.
+
+use std::backtrace::Backtrace;
+use std::fs;
+use std::io::Write;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::panic::PanicHookInfo;
+use std::path::{Path, PathBuf};
+
+use crate::around::{Surroundings, now};
+
+/// From here on a panic leaves a report in `<state>/reports`.
+pub(crate) fn report_to(around: &Surroundings) {
+    let reports = around.paths().ok().map(|paths| paths.state.join("reports"));
+    std::panic::set_hook(Box::new(move |info| {
+        let said = match reports.as_deref().map(|dir| write(dir, info)) {
+            Some(Ok(path)) => format!("the report is in {}", path.display()),
+            Some(Err(e)) => format!("no report could be written ({e})"),
+            None => "no report could be written (there is no state directory)".to_owned(),
+        };
+        let line = format!(
+            "error: minke broke a promise of its own: {}\n  why: {said}\n  try: please report it; nothing written to \
+             a session is lost\n",
+            what(info)
+        );
+        // If stderr is gone there is nobody left to be told.
+        drop(std::io::stderr().write_all(line.as_bytes()));
+    }));
+}
+
+fn write(dir: &Path, info: &PanicHookInfo<'_>) -> std::io::Result<PathBuf> {
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
+    let path = dir.join(format!("panic-{}-{}.txt", now(), std::process::id()));
+    let mut file = fs::OpenOptions::new().append(true).create(true).mode(0o600).open(&path)?;
+    let place = info.location().map(ToString::to_string).unwrap_or_default();
+    let version = env!("CARGO_PKG_VERSION");
+    let backtrace = Backtrace::force_capture();
+    writeln!(file, "minke {version}\n{}\nat {place}\n\n{backtrace}", what(info))?;
+    Ok(path)
+}
+
+fn what<'a>(info: &'a PanicHookInfo<'_>) -> &'a str {
+    info.payload_as_str().unwrap_or("a value that is no text")
+}

@@ -1,0 +1,49 @@
+//! `minke pod`: one pod's process. Started by the other commands, with the locked session lease and the socket pair of
+//! its launcher; by hand it takes the lease itself.
+
+use std::os::fd::RawFd;
+use std::process::ExitCode;
+
+use clap::Args;
+use minke_client::take_inherited;
+use minke_driver::PodArgs;
+use minke_record::SessionId;
+
+use crate::around::Surroundings;
+use crate::failure::{Exit, Failure};
+
+#[derive(Debug, Args)]
+pub(crate) struct Pod {
+    /// The session
+    #[arg(long)]
+    session: String,
+    /// The number of the descriptor that holds the locked session lease
+    #[arg(long, hide = true)]
+    lease_fd: Option<RawFd>,
+    /// The number of the descriptor on which the launcher waits
+    #[arg(long, hide = true)]
+    ready_fd: Option<RawFd>,
+}
+
+pub(crate) fn run(pod: Pod, around: &Surroundings) -> Result<ExitCode, Failure> {
+    let session: SessionId = pod
+        .session
+        .parse()
+        .map_err(|e| Failure::usage(format!("`{}` is not a session's id", pod.session)).why(e))?;
+    let inherited = |number: Option<RawFd>| {
+        number.map(take_inherited).transpose().map_err(|e| {
+            Failure::usage("a descriptor that should have been handed on is not there")
+                .why(e)
+                .hint("pods are started by the other commands")
+        })
+    };
+    let lease = inherited(pod.lease_fd)?;
+    let ready = inherited(pod.ready_fd)?;
+    let paths = around.paths()?;
+    paths.create()?;
+    let args = PodArgs { session, lease, ready, paths, signals: true };
+    let ending = minke_driver::run(args).map_err(|e| {
+        Failure::new(Exit::Failed, format!("the pod of session s_{session} cannot run")).why(e)
+    })?;
+    Ok(ExitCode::from(ending.code()))
+}

@@ -1,0 +1,75 @@
+//! `minke send`: says something to a pod, waking its session if it sleeps.
+
+use clap::{Args, ValueEnum};
+use minke_client::{Delivered, Delivery, deliver, find};
+use minke_protocol::{Method, Run, RunMode};
+use minke_record::{Actor, InputSegment};
+use serde_json::json;
+
+use crate::around::{Surroundings, ids, introduction, seed};
+use crate::failure::{Exit, Failure};
+use crate::screen::Screen;
+use crate::visit::queue_step;
+
+#[derive(Debug, Args)]
+pub(crate) struct Send {
+    /// A live pod's name, a session's id, or a name that a session had
+    name: String,
+    /// What to say
+    text: String,
+    /// What happens to it while a run is going on
+    #[arg(long, value_enum, default_value_t)]
+    mode: Mode,
+    /// The same id twice is acted on once
+    #[arg(long, value_name = "ID")]
+    op_id: Option<String>,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
+enum Mode {
+    /// Wait for the end of the run
+    #[default]
+    Queue,
+    /// Join the run before its next request
+    Steer,
+    /// End the run, then start
+    Interrupt,
+    /// Refuse
+    Reject,
+}
+
+pub(crate) async fn run(send: Send, around: &Surroundings, screen: &Screen) -> Result<Exit, Failure> {
+    if send.text.trim().is_empty() {
+        return Err(Failure::usage("there is nothing to say").hint("`minke send NAME \"text\"`"));
+    }
+    let home = around.home()?;
+    let session = find(&home, &send.name)?.session;
+    let mode = match send.mode {
+        Mode::Queue => RunMode::Queue,
+        Mode::Steer => RunMode::Steer,
+        Mode::Interrupt => RunMode::Interrupt,
+        Mode::Reject => RunMode::Reject,
+    };
+    let op_id = send.op_id.unwrap_or_else(|| ids().next_uuid().to_string());
+    let input = vec![InputSegment::text(send.text)];
+    // Whatever the mode, a session that sleeps has no run to wait for.
+    let visit = queue_step(input.clone(), Some(op_id.clone()), Actor::person("cli"), seed());
+    let delivery = Delivery {
+        session,
+        method: Method::Run(Run { input, mode, op_id: Some(op_id.clone()) }),
+        client: introduction(),
+        visit: Some(&*visit),
+    };
+    let (pod, result) = match deliver(&home, delivery).await? {
+        Delivered::Replied { pod, result } => (pod, result),
+        Delivered::Visited { launched, .. } => (launched.ready.name, json!({})),
+    };
+    if screen.json {
+        let said = json!({ "pod": pod, "session": format!("s_{session}"), "op_id": op_id, "result": result });
+        screen.object(&said)?;
+    } else {
+        let how = if result.get("queued").is_some() { "queued at" } else { "told" };
+        screen.note(&format!("{how} {pod} · `minke tail {pod}` shows what it does"));
+    }
+    Ok(Exit::Done)
+}

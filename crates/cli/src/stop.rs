@@ -1,0 +1,101 @@
+//! `minke stop`: ends a pod's process. The run ends as cancelled, the session stays.
+
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use minke_client::{Connection, Home, find};
+use minke_protocol::{Method, Nothing, Shutdown, ShutdownMode, Subscribe};
+use minke_record::SessionId;
+use minke_registry::{Live, Runtime};
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::json;
+
+use crate::around::{Surroundings, introduction};
+use crate::failure::{Exit, Failure};
+use crate::screen::Screen;
+
+/// How long a pod may take to stop: its own deadline, and a little.
+const STOP_WAIT: Duration = Duration::from_secs(12);
+/// How often it is looked at meanwhile.
+const STOP_RETRY: Duration = Duration::from_millis(5);
+
+#[derive(Debug, Args)]
+pub(crate) struct Stop {
+    /// A live pod's name, or its session's id
+    name: String,
+    /// When its run has ended
+    #[arg(long, conflicts_with = "kill")]
+    after_run: bool,
+    /// At once, without asking the pod: for one that hangs. Nothing written is lost
+    #[arg(long)]
+    kill: bool,
+}
+
+pub(crate) async fn run(stop: Stop, around: &Surroundings, screen: &Screen) -> Result<Exit, Failure> {
+    let home = around.home()?;
+    let found = find(&home, &stop.name)?;
+    let Some(live) = found.live else {
+        return say(screen, &stop.name, "no pod lives there");
+    };
+    if stop.kill {
+        kill(&live)?;
+    } else {
+        let mode = if stop.after_run { ShutdownMode::AfterRun } else { ShutdownMode::Now };
+        let mut connection =
+            Connection::open(&live.row.socket, Subscribe::None, None, introduction()).await?;
+        let reply = connection.ask::<Nothing>(Method::Shutdown(Shutdown { mode }), STOP_WAIT).await;
+        match reply {
+            Ok(Ok(Nothing {})) => {}
+            Ok(Err(refusal)) => return Err(refusal.into()),
+            // It may be gone before its reply is: what counts is the lease, below.
+            Err(e) if e.is_nobody() => {}
+            Err(e) => return Err(e.into()),
+        }
+        if stop.after_run {
+            return say(screen, &stop.name, "stops when its run has ended");
+        }
+    }
+    wait_gone(&home, found.session, &stop.name).await?;
+    say(screen, &stop.name, "stopped")
+}
+
+/// The process that holds the lease. A pid that was used again cannot be meant: whoever holds the lease lives.
+fn kill(live: &Live) -> Result<(), Failure> {
+    let failed =
+        |why: String| Failure::new(Exit::Failed, format!("cannot kill process {}", live.row.pid)).why(why);
+    let pid = i32::try_from(live.row.pid)
+        .ok()
+        .and_then(Pid::from_raw)
+        .ok_or_else(|| failed("it is no pid".into()))?;
+    match kill_process(pid, Signal::KILL) {
+        Ok(()) | Err(rustix::io::Errno::SRCH) => Ok(()),
+        Err(e) => Err(failed(e.to_string())),
+    }
+}
+
+async fn wait_gone(home: &Home, session: SessionId, name: &str) -> Result<(), Failure> {
+    let until = Instant::now() + STOP_WAIT;
+    // The session lease goes last.
+    while Runtime::new(&home.paths).look()?.by_session(session).is_some()
+        || home.store.holder(session)?.is_some()
+    {
+        if Instant::now() >= until {
+            return Err(Failure::new(
+                Exit::TryLater,
+                format!("`{name}` has not stopped after {} s", STOP_WAIT.as_secs()),
+            )
+            .hint(format!("`minke stop {name} --kill` ends it at once; nothing written is lost")));
+        }
+        tokio::time::sleep(STOP_RETRY).await;
+    }
+    Ok(())
+}
+
+fn say(screen: &Screen, pod: &str, word: &str) -> Result<Exit, Failure> {
+    if screen.json {
+        screen.object(&json!({ "pod": pod, "result": word }))?;
+    } else {
+        screen.note(&format!("{pod}: {word}"));
+    }
+    Ok(Exit::Done)
+}
