@@ -121,7 +121,7 @@ fn what_the_events_say_is_what_the_entry_says() {
 }
 
 fn around(in_flight: InFlight) -> Snapshot {
-    let greeting: Greeting = serde_json::from_str(r#"{"pod_name":"alpha"}"#).unwrap();
+    let greeting: Greeting = serde_json::from_str(r#"{"pod_name":"alpha"}"#).expect("a greeting");
     Snapshot {
         entries: Vec::new(),
         greeting,
@@ -194,7 +194,7 @@ fn a_page_holds_the_logs_own_lines_and_says_where_it_ends() {
 
 #[test]
 fn an_older_history_keeps_the_newest_items_that_fit() {
-    let greeting: Greeting = serde_json::from_str(r#"{"pod_name":"alpha"}"#).unwrap();
+    let greeting: Greeting = serde_json::from_str(r#"{"pod_name":"alpha"}"#).expect("a greeting");
     let items: Vec<Item> = (0..9).map(|i| Item::user(format!("{i}{}", "x".repeat(1_000_000)))).collect();
     let line = history(&items, &greeting);
     assert!(line.len() <= limits::FRAME_BYTES);

@@ -117,7 +117,12 @@ macro_rules! kinds {
                 match name {
                     $($name => serde_json::from_str::<$variant>(object).map(Kind::$variant),)+
                     other => {
-                        let fields = serde_json::from_str(object)?;
+                        let fields: serde_json::Map<String, Value> = serde_json::from_str(object)?;
+                        // Two members of this name would make it one kind when it is read and another when it is
+                        // written again.
+                        if fields.get("kind").and_then(Value::as_str) != Some(other) {
+                            return Err(serde::de::Error::custom("the line has two members `kind`"));
+                        }
                         Ok(Kind::Unknown(Unknown { kind: other.to_owned(), fields }))
                     }
                 }
