@@ -1,21 +1,15 @@
-//! Runs: started, queued, steered, paused, resumed, cancelled, and found again after the pod was gone.
+//! Runs: started, queued, steered, paused, resumed, cancelled, and found again when the pod comes back.
 
 use minke_driver::Ending;
-use minke_protocol::Event;
+use minke_protocol::{Event, Place};
 use serde_json::json;
 
 use crate::support::{Home, entries, names, run_end};
 
-const HELLO: &str = r#"
-[[turn]]
-text = "Hello there."
-
-"#;
-
-/// One turn that says something, waits for longer than any test, and would go on.
+/// One turn that says something, waits for longer than any test, and would go on; then others.
 const STUCK: &str = r#"
 [[turn]]
-steps = [{ text = "half an " }, { delay_ms = 3600000 }, { text = "answer" }]
+steps = [{ text = "half an " }, { delay_ms = 600000 }, { text = "answer" }]
 [[turn]]
 text = "the rest"
 [[turn]]
@@ -28,15 +22,18 @@ fn a_run_is_started_streams_and_ends() {
     let session = home.session("[[turn]]\ntext = [\"Hel\", \"lo.\"]\n");
     let pod = home.start(session);
     let mut client = pod.attach();
-    let id = client.send("run", json!({"input": "hi"}));
-    let seen = client.until("run_end");
+    client.say(json!({"method": "run", "params": {"input": "hi"}}));
+    let mut seen = client.until("run_end");
+    seen.extend(client.until("status"));
     let order: Vec<&str> = names(&seen).into_iter().filter(|name| *name != "entry").collect();
     let expected = [
         "invoke_start",
+        "segment_rotated",
         "user_message",
         "status",
         "turn_start",
         "llm_call_start",
+        "status",
         "text_delta",
         "text_delta",
         "text_done",
@@ -44,18 +41,252 @@ fn a_run_is_started_streams_and_ends() {
         "llm_call_end",
         "turn_end",
         "run_end",
+        "status",
     ];
-    let relevant: Vec<&str> = order.into_iter().filter(|name| expected.contains(name)).collect();
-    assert_eq!(relevant, expected, "all: {:?}", names(&seen));
+    assert_eq!(order, expected);
     let numbers = entries(&seen);
     assert!(numbers.windows(2).all(|pair| pair[1] == pair[0] + 1), "{numbers:?}");
     let run = seen.iter().find_map(|frame| frame.run).unwrap();
-    drop(client);
-    let mut late = pod.attach();
-    let status = late.ask("status", json!({})).unwrap();
-    assert_eq!(status["status"], "idle");
-    assert!(id > 0);
+    let of_run = ["text_delta", "text_done", "run_end", "user_message"];
+    assert!(seen.iter().filter(|f| of_run.contains(&f.event.name())).all(|f| f.run == Some(run)));
+    let mut last = 0;
+    for frame in &seen {
+        match frame.place {
+            Place::Logged { seq } => last = seq,
+            Place::Live { after_seq } => assert!(after_seq >= last, "{frame:?}"),
+            Place::One { .. } => panic!("{frame:?}"),
+        }
+    }
     assert_eq!(pod.stop(), Ending::Stopped);
     assert_eq!(home.run_results(session), ["finished"]);
-    assert!(home.log(session).iter().any(|entry| entry.run == Some(run)));
+}
+
+#[test]
+fn a_reply_comes_when_what_it_acknowledges_is_in_the_log() {
+    let home = Home::new();
+    let session = home.session("[[turn]]\ntext = \"yes\"\n");
+    let pod = home.start(session);
+    let mut client = pod.sender();
+    let given = client.ask("run", json!({"input": "hi", "op_id": "op-1"})).unwrap();
+    let run = given["run"].as_str().unwrap().to_owned();
+    let logged = home.log(session);
+    let said = logged.iter().find(|entry| entry.kind.name() == "user_input").unwrap();
+    assert_eq!(said.run.unwrap().to_string(), run);
+    // The same operation again gets the first answer, and waiting sees the end.
+    assert_eq!(client.ask("run", json!({"input": "hi", "op_id": "op-1"})).unwrap()["run"], run.as_str());
+    let waited = client.ask("wait", json!({"until": "idle", "timeout_ms": 60000})).unwrap();
+    assert_eq!((waited["holds"].as_bool(), waited["status"].as_str()), (Some(true), Some("idle")));
+    assert_eq!(home.run_results(session), ["finished"]);
+    assert_eq!(pod.stop(), Ending::Stopped);
+}
+
+#[test]
+fn a_tool_is_called_and_its_result_comes_back() {
+    let home = Home::new();
+    let session = home.session(
+        r#"
+        [[turn]]
+        [[turn.call]]
+        tool = "Note"
+        args = { line = "remember" }
+        [[turn]]
+        [[turn.call]]
+        tool = "Read"
+        args = { file_path = "{{cwd}}/NOTES.md" }
+        [[turn]]
+        expect = "remember"
+        text = "It is there."
+        "#,
+    );
+    let pod = home.start(session);
+    let mut client = pod.attach();
+    client.send("run", json!({"input": "note it"}));
+    let seen = client.until("run_end");
+    assert_eq!(run_end(seen.last().unwrap()).as_deref(), Some("finished"), "{:?}", names(&seen));
+    assert_eq!(names(&seen).iter().filter(|name| **name == "tool_result").count(), 2);
+    assert_eq!(std::fs::read_to_string(home.cwd().join("NOTES.md")).unwrap(), "remember\n");
+    assert_eq!(pod.stop(), Ending::Stopped);
+}
+
+#[test]
+fn a_second_run_is_refused_queued_or_steered() {
+    let home = Home::new();
+    let session = home.session(STUCK);
+    let pod = home.start(session);
+    let mut client = pod.attach();
+    client.send("run", json!({"input": "one"}));
+    client.until("text_delta");
+    let refused = client.ask("run", json!({"input": "two"})).unwrap_err();
+    assert_eq!(refused["code"], "already_running");
+    let queued = client.ask("run", json!({"input": "three", "mode": "queue"})).unwrap();
+    let id = queued["queued"].as_str().unwrap().to_owned();
+    assert_eq!(client.ask("status", json!({})).unwrap()["queue"], json!({"length": 1, "held": false}));
+    let taken = client.ask("dequeue", json!({"id": id})).unwrap();
+    assert_eq!(taken["segments"], json!([{"kind": "text", "content": "three"}]));
+    assert_eq!(client.ask("dequeue", json!({"id": id})).unwrap_err()["code"], "not_found");
+    client.ask("run", json!({"input": "four", "mode": "queue"})).unwrap();
+    let given = client.ask("run", json!({"input": "five", "mode": "interrupt"})).unwrap();
+    assert!(given["run"].is_string() || given["queued"].is_string(), "{given}");
+    client.ask("wait", json!({"until": "idle", "timeout_ms": 60000})).unwrap();
+    assert_eq!(pod.stop(), Ending::Stopped);
+    let results = home.run_results(session);
+    assert_eq!(results.first().map(String::as_str), Some("cancelled"), "{results:?}");
+    assert!(results.contains(&"finished".to_owned()), "{results:?}");
+}
+
+#[test]
+fn a_run_is_paused_and_resumed() {
+    let home = Home::new();
+    let session = home.session(STUCK);
+    let pod = home.start(session);
+    let mut client = pod.attach();
+    client.send("run", json!({"input": "go"}));
+    client.until("text_delta");
+    let pause = client.send("pause", json!({"detail": "lunch"}));
+    let seen = client.until("run_end");
+    assert_eq!(run_end(seen.last().unwrap()).as_deref(), Some("paused"));
+    client.reply(pause).unwrap();
+    assert_eq!(client.ask("status", json!({})).unwrap()["status"], "paused");
+    assert_eq!(client.ask("resume", json!({})).map(|given| given["run"].is_string()), Ok(true));
+    client.ask("wait", json!({"until": "idle", "timeout_ms": 60000})).unwrap();
+    assert_eq!(client.ask("resume", json!({})).unwrap_err()["code"], "not_paused");
+    assert_eq!(pod.stop(), Ending::Stopped);
+    assert_eq!(home.run_results(session), ["paused", "finished"]);
+    // What the model had said before the pause stays.
+    let text = home.log(session).iter().map(|entry| format!("{:?}", entry.kind)).collect::<String>();
+    assert!(text.contains("half an "));
+}
+
+#[test]
+fn a_run_is_cancelled() {
+    let home = Home::new();
+    let session = home.session(STUCK);
+    let pod = home.start(session);
+    let mut client = pod.attach();
+    assert_eq!(client.ask("cancel", json!({})).unwrap_err()["code"], "not_running");
+    client.send("run", json!({"input": "go"}));
+    client.until("text_delta");
+    client.send("cancel", json!({}));
+    assert_eq!(run_end(client.until("run_end").last().unwrap()).as_deref(), Some("cancelled"));
+    assert_eq!(pod.stop(), Ending::Stopped);
+    assert_eq!(home.run_results(session), ["cancelled"]);
+}
+
+#[test]
+fn a_stopped_run_is_cancelled_and_the_session_comes_back() {
+    let home = Home::new();
+    let session = home.session(STUCK);
+    let pod = home.start(session);
+    let mut client = pod.attach();
+    client.send("run", json!({"input": "go"}));
+    client.until("text_delta");
+    client.send("shutdown", json!({}));
+    let seen = client.rest();
+    assert_eq!(names(&seen).last().copied(), Some("shutdown"), "{:?}", names(&seen));
+    assert_eq!(seen.iter().filter_map(run_end).collect::<Vec<_>>(), ["cancelled"]);
+    assert!(seen.iter().any(|frame| matches!(&frame.event, Event::Reply(_))), "{:?}", names(&seen));
+    let mut pod = pod;
+    assert_eq!(pod.ended(), Ending::Stopped);
+    assert!(!pod.socket.exists() && !pod.socket.parent().unwrap().exists());
+    // The same session in a new process: nothing is lost, and it goes on.
+    let pod = home.start(session);
+    let mut client = pod.attach();
+    client.send("run", json!({"input": "again"}));
+    assert_eq!(run_end(client.until("run_end").last().unwrap()).as_deref(), Some("finished"));
+    assert_eq!(pod.stop(), Ending::Stopped);
+    assert_eq!(home.kinds(session).iter().filter(|kind| *kind == "opened").count(), 2);
+}
+
+#[test]
+fn shutdown_after_the_run_waits_for_it() {
+    let home = Home::new();
+    let session = home.session("[[turn]]\ntext = \"slow\"\npace_ms = 1\nchunk = 1\n");
+    let mut pod = home.start(session);
+    let mut client = pod.attach();
+    client.send("run", json!({"input": "go"}));
+    client.until("turn_start");
+    client.send("shutdown", json!({"mode": "after_run"}));
+    let seen = client.rest();
+    assert_eq!(seen.iter().filter_map(run_end).collect::<Vec<_>>(), ["finished"]);
+    assert_eq!(names(&seen).last().copied(), Some("shutdown"));
+    assert_eq!(pod.ended(), Ending::Stopped);
+}
+
+#[test]
+fn a_pod_with_nothing_to_do_and_nobody_to_talk_to_goes_to_sleep() {
+    let home = Home::new();
+    let session = home.session_with("[[turn]]\ntext = \"x\"\n", json!({"pod": {"idle_exit": 1}}));
+    let mut pod = home.start(session);
+    drop(pod.attach());
+    assert_eq!(pod.ended(), Ending::Stopped);
+    assert_eq!(home.run_results(session), Vec::<String>::new());
+}
+
+#[test]
+fn a_broken_stream_is_continued() {
+    let home = Home::new();
+    let session = home
+        .session("[[turn]]\ntext = \"This is lost in the mid\"\ncut_after = 9\n[[turn]]\ntext = \"dle.\"\n");
+    let pod = home.start(session);
+    let mut client = pod.attach();
+    client.send("run", json!({"input": "go"}));
+    let seen = client.until("run_end");
+    assert_eq!(run_end(seen.last().unwrap()).as_deref(), Some("finished"));
+    assert!(names(&seen).contains(&"llm_continuation"), "{:?}", names(&seen));
+    assert_eq!(pod.stop(), Ending::Stopped);
+}
+
+#[test]
+fn a_missing_model_is_a_refusal_of_the_run_and_not_of_the_pod() {
+    let home = Home::new();
+    let session = home.session("[[turn]]\ntext = \"x\"\n");
+    std::fs::remove_file(home.dir.path().join(format!("{session}.toml"))).unwrap();
+    let pod = home.start(session);
+    let mut client = pod.attach();
+    let refused = client.ask("run", json!({"input": "hi"})).unwrap_err();
+    assert_eq!(refused["code"], "invalid_request");
+    assert!(refused["message"].as_str().unwrap().contains("no model"), "{refused}");
+    let set = client.ask("set", json!({"model": "scripted:demo"})).unwrap();
+    assert_eq!(set, json!({}));
+    assert!(client.ask("run", json!({"input": "hi"})).is_ok());
+    assert_eq!(pod.stop(), Ending::Stopped);
+}
+
+#[test]
+fn a_fork_is_made_of_a_live_session() {
+    let home = Home::new();
+    let session = home.session("[[turn]]\ntext = \"one\"\n[[turn]]\ntext = \"two\"\n");
+    let pod = home.start(session);
+    let mut client = pod.attach();
+    client.send("run", json!({"input": "first"}));
+    client.until("run_end");
+    let forked = client.ask("fork", json!({"name": "branch"})).unwrap();
+    assert_eq!(forked["name"], "branch");
+    let fork = forked["session"].as_str().unwrap().parse().unwrap();
+    let other = home.start(fork);
+    let mut second = other.attach();
+    second.send("run", json!({"input": "second"}));
+    assert_eq!(run_end(second.until("run_end").last().unwrap()).as_deref(), Some("finished"));
+    assert_eq!(other.stop(), Ending::Stopped);
+    assert_eq!(pod.stop(), Ending::Stopped);
+}
+
+#[test]
+fn a_rewind_brings_the_input_back() {
+    let home = Home::new();
+    let session = home.session("[[turn]]\ntext = \"one\"\n[[turn]]\ntext = \"two\"\n");
+    let pod = home.start(session);
+    let mut client = pod.attach();
+    client.send("run", json!({"input": "first"}));
+    client.until("run_end");
+    let list = client.ask("rewind_targets", json!({})).unwrap();
+    let target = &list["targets"][0];
+    assert_eq!(target["preview"], "first");
+    let stale = json!({"seq": 0, "h": list["head"]["h"]});
+    let conflict =
+        client.ask("rewind", json!({"to_seq": target["seq"], "expected_head": stale})).unwrap_err();
+    assert_eq!(conflict["code"], "conflict");
+    let back = client.ask("rewind", json!({"to_seq": target["seq"], "expected_head": list["head"]})).unwrap();
+    assert_eq!(back["input"], json!([{"kind": "text", "content": "first"}]));
+    assert_eq!(pod.stop(), Ending::Stopped);
 }

@@ -21,7 +21,7 @@ use minke_session::{FileStore, RealDisk, Store};
 use serde_json::{Value, json};
 
 /// Nothing here takes this long unless it hangs.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+pub const PATIENCE: Duration = Duration::from_secs(20);
 
 static SEED: AtomicU64 = AtomicU64::new(1);
 
