@@ -114,19 +114,21 @@ pub(crate) fn state(disk: &dyn Disk, path: &Path, name: &str) -> io::Result<Stat
     Ok(if hex(&hash.finalize()) == name { State::Good } else { State::Wrong })
 }
 
+/// A blob's file, open, and where it is.
+pub(crate) struct BlobFile {
+    pub(crate) path: PathBuf,
+    pub(crate) file: Box<dyn DiskFile>,
+}
+
 /// Finds a blob's file in the first of these directories that has it.
-pub(crate) fn find(
-    disk: &dyn Disk,
-    dirs: &[PathBuf],
-    name: &str,
-) -> io::Result<Option<(PathBuf, Box<dyn DiskFile>)>> {
+pub(crate) fn find(disk: &dyn Disk, dirs: &[PathBuf], name: &str) -> io::Result<Option<BlobFile>> {
     if !layout::is_blob_name(name) {
         return Ok(None);
     }
     for dir in dirs {
         let path = dir.join(layout::BLOBS).join(name);
         match disk.open(&path, OpenHow::Read) {
-            Ok(file) => return Ok(Some((path, file))),
+            Ok(file) => return Ok(Some(BlobFile { path, file })),
             Err(e) if e.kind() == io::ErrorKind::NotFound => {}
             Err(e) => return Err(e),
         }

@@ -9,6 +9,7 @@ use std::sync::{Mutex, PoisonError};
 
 use minke_record::{ForkedFrom, Position, SessionId};
 
+use crate::blobs::BlobFile;
 use crate::error::{Damage, StoreError};
 use crate::head;
 use crate::lines::read_exactly;
@@ -184,7 +185,7 @@ impl Reader for LogReader {
             name: name.chars().take(64).collect(),
             reason: reason.to_owned(),
         };
-        let (path, file) = self.log.find_blob(name)?.ok_or_else(|| bad("it is missing"))?;
+        let BlobFile { path, file } = self.log.find_blob(name)?.ok_or_else(|| bad("it is missing"))?;
         let part = file.size().and_then(|size| {
             let left = usize::try_from(size.saturating_sub(offset)).unwrap_or(usize::MAX);
             read_exactly(&*file, offset, limit.min(left))

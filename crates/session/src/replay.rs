@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use minke_record::{Entry, FetchError, ForkedFrom, History, Kind, Millis, SessionId, line};
 
-use crate::blobs;
+use crate::blobs::{self, BlobFile};
 use crate::disk::Disk;
 use crate::error::{Damage, StoreError};
 use crate::head::{self, Head, Mark};
@@ -126,19 +126,16 @@ impl LogDir {
     pub(crate) fn blob(&self, name: &str) -> Result<Vec<u8>, StoreError> {
         let bad =
             |reason: &str| StoreError::Blob { id: self.id, name: name.to_owned(), reason: reason.to_owned() };
-        let (path, file) = self.find_blob(name)?.ok_or_else(|| bad("it is missing"))?;
+        let BlobFile { path, file } = self.find_blob(name)?.ok_or_else(|| bad("it is missing"))?;
         blobs::read_whole(&*file, name)
             .map_err(|source| StoreError::Io { what: "read", path, source })?
             .map_err(|reason| bad(&reason))
     }
 
-    pub(crate) fn find_blob(
-        &self,
-        name: &str,
-    ) -> Result<Option<(PathBuf, Box<dyn crate::disk::DiskFile>)>, StoreError> {
+    pub(crate) fn find_blob(&self, name: &str) -> Result<Option<BlobFile>, StoreError> {
         // Almost always it is here; only a fork has to look further.
         if let Some(found) =
-            self.io("look for a blob in", blobs::find(self.disk(), &[self.dir.clone()], name))?
+            self.io("look for a blob in", blobs::find(self.disk(), std::slice::from_ref(&self.dir), name))?
         {
             return Ok(Some(found));
         }
