@@ -167,3 +167,9 @@ fn params_may_be_absent_null_or_empty() {
         }
     }
 }
+
+#[test]
+fn numbers_are_read_as_they_were_written() {
+    let line = r#"{"event":"usage","data":{"input_tokens":1,"output_tokens":1,"cache_read_input_tokens":0,"cache_write_input_tokens":0,"cost_usd":31.245270191439438},"seq":9}"#;
+    assert_eq!(rewritten(line), format!("{line}\n"));
+}
