@@ -269,7 +269,7 @@ impl Pod {
         let waits = self.status().waiting.is_some_and(|w| w.on == minke_record::WaitingOn::Ask);
         self.life.clients == 0
             && self.state.facts.children.is_empty()
-            && self.life.work.is_empty()
+            && self.life.work.values().all(|work| matches!(work, Work::Asking(_)))
             && self.life.stopping.is_none()
             && (self.state.facts.run.is_none() || waits)
     }
