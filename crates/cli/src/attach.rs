@@ -142,7 +142,7 @@ impl Room<'_> {
                 greeting.pod_name, self.session, greeting.model, snapshot.status
             ));
             for notice in &greeting.notices {
-                self.screen.warn(notice);
+                self.screen.note(notice);
             }
             if snapshot.older {
                 self.screen.note(&format!("older entries: `minke log show s_{}`", self.session));

@@ -1,7 +1,7 @@
 //! What a person sees when something could not be done: what was tried, why it failed, what to do; and the exit code.
 //!
 //! Here: the one shape of an error, as text and as JSON, and how the errors of the hands become one. Nothing prints a
-//! debug form (`every_error_says_what_to_do`).
+//! debug form (`bad_input_is_refused_before_a_session_is_made`, `every_command_says_who_is_not_there`).
 
 use std::error::Error;
 use std::fmt::Display;

@@ -75,9 +75,11 @@ fn by_name(store: &dyn Store, sessions: &[SessionId], word: &str) -> Result<Sess
     Err(nobody())
 }
 
-/// The names that the entries of a replay speak of.
+/// The names that a session's own entries speak of. Those of a fork's parent, which stand before its start, are not
+/// its own.
 fn names(replay: &[Sealed]) -> impl Iterator<Item = &PodName> {
-    replay.iter().filter_map(|sealed| match &sealed.entry.kind {
+    let start = replay.iter().rposition(|sealed| matches!(sealed.entry.kind, Kind::SessionStart(_)));
+    replay.iter().skip(start.unwrap_or(0)).filter_map(|sealed| match &sealed.entry.kind {
         Kind::SessionStart(start) => Some(&start.name),
         Kind::Renamed(renamed) => Some(&renamed.name),
         Kind::SegmentStart(segment) => segment.carry.here().and_then(|facts| facts.name.as_ref()),

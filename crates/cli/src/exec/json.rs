@@ -159,9 +159,9 @@ impl Lines {
             (None, None) => None,
         };
         let mut item = call_item(self.next_id(), &dispatch.tool, &dispatch.action, arguments.as_ref());
+        item.insert("call_id".to_owned(), dispatch.call_id.0.clone().into());
         let mut started = item.clone();
         started.insert("status".to_owned(), "in_progress".into());
-        item.insert("call_id".to_owned(), dispatch.call_id.0.clone().into());
         self.calls.insert(dispatch.call_id.clone(), item);
         json!({ "type": "item.started", "item": started })
     }

@@ -6,7 +6,9 @@
 //! (`exec_json_prints_only_documented_objects`).
 
 use minke_client::Connection;
-use minke_protocol::{Answer, Detail, Event, Frame, Method, Refusal, Snapshot, Status};
+use minke_protocol::{
+    Answer, Detail, Event, Frame, Id, Method, Place, Refusal, ReplyData, Snapshot, Status, StatusReply,
+};
 use minke_record::{
     AskId, Decision, Entry, ErrorCode, Item, Kind, Role, RunId, RunResult, SessionId, Text, Trigger,
 };
@@ -86,7 +88,7 @@ impl Watch<'_> {
         } else {
             Voice::Text(Transcript::new(*self.screen, Asides::Apart))
         };
-        let mut watching = Watching { watch: self, seen: Seen::default(), voice, cancelled: 0 };
+        let mut watching = Watching { watch: self, seen: Seen::default(), voice, cancelled: 0, look: None };
         let ending = watching.run(signals).await;
         let Watching { watch, seen, .. } = watching;
         match ending {
@@ -107,6 +109,8 @@ struct Watching<'a> {
     seen: Seen,
     voice: Voice,
     cancelled: u32,
+    /// The `status` that was asked for and is not answered yet.
+    look: Option<Id>,
 }
 
 enum Voice {
@@ -162,12 +166,15 @@ impl Watching<'_> {
                 Ok(None)
             }
             Event::Status(status) => {
-                self.check_begun(&status.status)?;
+                self.stands_still(&status.status).await?;
                 Ok(None)
             }
             Event::Reply(reply) => match reply {
                 minke_protocol::ReplyData::Refused(refusal) => self.refused(refusal),
-                minke_protocol::ReplyData::Ok(_) => Ok(None),
+                minke_protocol::ReplyData::Ok(_) => {
+                    self.looked(&frame.place, reply)?;
+                    Ok(None)
+                }
             },
             event => {
                 if frame.run.is_some() && frame.run == self.seen.run {
@@ -188,12 +195,35 @@ impl Watching<'_> {
             self.voice.in_flight(&snapshot.in_flight)?;
         }
         for notice in &snapshot.greeting.notices {
-            self.watch.screen.warn(notice);
+            self.watch.screen.note(notice);
         }
         if matches!(self.watch.which, Which::Input { .. }) {
-            self.check_begun(&snapshot.status)?;
+            self.stands_still(&snapshot.status).await?;
         }
         Ok(None)
+    }
+
+    /// A pod stands still for a moment between two runs too, and what waits before our input runs first. Its own word
+    /// decides: the answer to `status` comes after everything that the pod does by itself.
+    async fn stands_still(&mut self, status: &Status) -> Result<(), Failure> {
+        let waits = self.seen.run.is_none() && matches!(self.watch.which, Which::Input { .. });
+        if waits && matches!(status, Status::Idle | Status::Paused) {
+            self.look = Some(self.watch.connection.send(Method::Status).await?);
+        }
+        Ok(())
+    }
+
+    fn looked(&mut self, place: &Place, reply: &ReplyData) -> Result<(), Failure> {
+        let Some(look) = &self.look else { return Ok(()) };
+        if !matches!(place, Place::One { id: Some(id) } if id == look) {
+            return Ok(());
+        }
+        self.look = None;
+        match reply.result::<StatusReply>() {
+            Ok(Ok(now)) => self.check_begun(&now.status),
+            Ok(Err(refusal)) => Err(refusal.clone().into()),
+            Err(e) => Err(Failure::new(Exit::Failed, "the pod's answer to `status` cannot be read").why(e)),
+        }
     }
 
     /// A pod that is not running and has not begun what it was given will not begin it by itself.

@@ -1,0 +1,157 @@
+//! `kill -9`, and everything that a dead pod leaves.
+
+use serde_json::Value;
+
+use crate::world::{World, kill};
+
+const SLOW: &str = r#"
+[[turn]]
+text = "First."
+[[turn.call]]
+tool = "Note"
+args = { line = "once" }
+[[turn]]
+steps = [{ text = "Half" }, { delay_ms = 60000 }, { text = " and half." }]
+[[turn]]
+text = "Later."
+"#;
+
+/// A run whose pod was killed in the middle of its second turn.
+fn killed() -> World {
+    let world = World::new();
+    world.write("s.toml", SLOW);
+    let mut going = world.start(&["exec", "--json", "--name", "tale", "--model", "scripted:s.toml", "go"]);
+    going.until("\"delta\":\"Half\"");
+    kill(&world.only_pod()["pid"]);
+    let done = going.end();
+    assert_eq!(done.code, Some(75), "{done:?}");
+    assert!(done.err.contains("--resume s_"), "it says how to go on: {}", done.err);
+    world.write("s.toml", &SLOW.replace("60000", "1"));
+    world
+}
+
+fn kinds(world: &World, session: &str) -> Vec<String> {
+    let log = world.run(&["log", "show", session, "--json"]).out;
+    log.lines()
+        .map(|line| serde_json::from_str::<Value>(line).unwrap()["kind"].as_str().unwrap().to_owned())
+        .collect()
+}
+
+#[test]
+fn a_killed_pod_comes_back_paused_and_goes_on_when_told() {
+    let world = killed();
+    assert_eq!(world.json(&["ps", "--json"]), Value::Array(Vec::new()), "its lease is free at once");
+    // Attaching brings it back, Paused: a crash is a pause nobody asked for.
+    let attached = world.pipe("", &["attach", "tale"]);
+    assert_eq!(attached.code, Some(0), "{attached:?}");
+    assert!(attached.out.contains("run interrupted"), "{}", attached.out);
+    assert_eq!(world.only_pod()["state"], "paused");
+    let resumed = world.run(&["resume", "tale"]);
+    assert_eq!(resumed.code, Some(0), "{resumed:?}");
+    let followed = world.run(&["stop", "tale", "--after-run"]);
+    assert_eq!(followed.code, Some(0), "{followed:?}");
+    let tail = world.run(&["tail", "tale"]);
+    assert_eq!(tail.code, Some(0), "{tail:?}");
+    assert_eq!(world.read("NOTES.md"), "once\n", "no call is run twice");
+    world.verify();
+    let kinds = kinds(&world, "tale");
+    assert_eq!(kinds.iter().filter(|kind| *kind == "invoke").count(), 2);
+    assert_eq!(kinds.iter().filter(|kind| *kind == "run_completed").count(), 2);
+    assert_eq!(kinds.iter().filter(|kind| *kind == "tool_result").count(), 1);
+}
+
+#[test]
+fn exec_resume_without_a_prompt_goes_on_with_the_killed_run() {
+    let world = killed();
+    let done = world.run(&["exec", "--resume", "tale"]);
+    assert_eq!(done.code, Some(0), "{done:?}");
+    assert_eq!(done.out, "Half\n and half.\n", "the blocks of the turn that was lost, once");
+    assert_eq!(world.read("NOTES.md"), "once\n");
+    world.verify();
+}
+
+#[test]
+fn a_message_to_a_sleeping_session_is_run_once() {
+    let world = killed();
+    let sent = world.run(&["send", "tale", "more", "--op-id", "op-1"]);
+    assert_eq!(sent.code, Some(0), "{sent:?}");
+    assert_eq!(world.run(&["stop", "tale", "--after-run"]).code, Some(0));
+    assert_eq!(world.run(&["tail", "tale"]).code, Some(0));
+    // The same again, whether a pod lives or not, is the same operation.
+    assert_eq!(world.run(&["send", "tale", "more", "--op-id", "op-1"]).code, Some(0));
+    let stopped = world.run(&["stop", "tale"]);
+    assert_eq!(stopped.code, Some(0), "{stopped:?}");
+    let kinds = kinds(&world, "tale");
+    assert_eq!(kinds.iter().filter(|kind| *kind == "user_input").count(), 2, "go and more: {kinds:?}");
+    assert_eq!(world.read("NOTES.md"), "once\n");
+    world.verify();
+}
+
+#[test]
+fn a_killed_run_is_given_up_without_waking_anybody() {
+    let world = killed();
+    let done = world.run(&["cancel", "tale"]);
+    assert_eq!(done.code, Some(0), "{done:?}");
+    assert_eq!(world.json(&["ps", "--json"]), Value::Array(Vec::new()));
+    let again = world.run(&["cancel", "tale"]);
+    assert_eq!(again.code, Some(1), "nothing is left to give up: {again:?}");
+    let resumed = world.run(&["resume", "tale"]);
+    assert_eq!(resumed.code, Some(1), "{resumed:?}");
+    assert!(resumed.err.contains("error: "), "{}", resumed.err);
+    world.verify();
+}
+
+#[test]
+fn what_a_dead_pod_left_stops_nobody() {
+    let world = killed();
+    let pods = world.home().join("run/pods");
+    assert!(pods.join("tale/sock").exists() || !pods.join("tale").exists());
+    // A directory without a lease, with a socket that nobody listens at.
+    std::fs::create_dir_all(pods.join("work")).unwrap();
+    drop(std::os::unix::net::UnixListener::bind(pods.join("work/sock")).unwrap());
+    for name in ["tale", "work"] {
+        let done = world.run(&["exec", "--name", name, "--model", "scripted:demo", "go"]);
+        assert_eq!(done.code, Some(0), "{name}: {done:?}");
+    }
+    world.verify();
+}
+
+#[test]
+fn a_second_writer_is_told_who_holds_the_session() {
+    let world = World::new();
+    world.write("s.toml", SLOW);
+    let mut going = world.start(&["exec", "--json", "--name", "tale", "--model", "scripted:s.toml", "go"]);
+    going.until("\"delta\":\"Half\"");
+    let pid = world.only_pod()["pid"].to_string();
+    let second = world.run(&["exec", "--resume", "tale", "me too"]);
+    assert_eq!(second.code, Some(75), "{second:?}");
+    assert!(second.err.contains("`tale`") && second.err.contains(&pid), "{}", second.err);
+    let named = world.run(&["exec", "--name", "tale", "--model", "scripted:demo", "go"]);
+    assert_eq!(named.code, Some(75), "{named:?}");
+    assert!(named.err.contains(&pid) && named.err.contains("minke attach tale"), "{}", named.err);
+    let stopped = world.run(&["stop", "tale"]);
+    assert_eq!(stopped.code, Some(0), "{stopped:?}");
+    assert_eq!(going.end().code, Some(130), "somebody has stopped the pod");
+    world.verify();
+}
+
+#[test]
+fn a_live_pod_is_paused_resumed_told_and_watched() {
+    let world = World::new();
+    world.write("s.toml", SLOW);
+    let mut going = world.start(&["exec", "--json", "--name", "tale", "--model", "scripted:s.toml", "go"]);
+    going.until("\"delta\":\"Half\"");
+    assert_eq!(world.only_pod()["state"], "running");
+    assert_eq!(world.only_pod()["activity"], "model");
+    let queued = world.json(&["send", "tale", "later", "--json"]);
+    assert!(queued["result"]["queued"].is_string(), "{queued}");
+    let refused = world.run(&["send", "tale", "now", "--mode", "reject"]);
+    assert_eq!(refused.code, Some(1), "{refused:?}");
+    let refused = world.run(&["resume", "tale"]);
+    assert_eq!(refused.code, Some(1), "{refused:?}");
+    assert_eq!(world.run(&["pause", "tale", "--detail", "lunch"]).code, Some(0));
+    let done = going.end();
+    assert_eq!(done.code, Some(75), "{done:?}");
+    assert!(done.err.contains("lunch"), "{}", done.err);
+    world.verify();
+}

@@ -1,0 +1,68 @@
+//! Every example of the documentation is run.
+//!
+//! A block ```console is one world: each `$ ` line is run in it, must exit with 0 (or with N, if `# exit N` ends the
+//! line), and must print the lines below it in this order; `…` stands for anything.
+
+use crate::world::World;
+
+fn check_page(name: &str) {
+    let page = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs").join(name);
+    let text = std::fs::read_to_string(&page).unwrap();
+    let blocks: Vec<&str> =
+        text.split("```console\n").skip(1).map(|rest| rest.split("```").next().unwrap()).collect();
+    assert!(!blocks.is_empty(), "{name} has no examples");
+    for block in blocks {
+        check_block(block);
+    }
+}
+
+fn check_block(block: &str) {
+    let world = World::new();
+    let mut examples: Vec<(&str, Vec<&str>)> = Vec::new();
+    for line in block.lines() {
+        match line.strip_prefix("$ ") {
+            Some(command) => examples.push((command, Vec::new())),
+            None => examples.last_mut().expect("a block begins with a command").1.push(line),
+        }
+    }
+    for (command, wanted) in examples {
+        let (line, code) = match command.split_once(" # exit ") {
+            Some((line, code)) => (line, code.trim().parse().unwrap()),
+            None => (command, 0),
+        };
+        // The shell finds the binary under its own name.
+        let script = format!("minke() {{ {} \"$@\"; }}\n{line}", env!("CARGO_BIN_EXE_minke"));
+        let done = world.through_shell(&script, &[]);
+        let shown = format!("{}{}", done.out, done.err);
+        assert_eq!(done.code, Some(code), "$ {line}\n{shown}");
+        let mut rest = shown.lines();
+        for wanted in wanted {
+            assert!(rest.any(|line| fits(line, wanted)), "$ {line}\nwanted: {wanted}\ngot:\n{shown}");
+        }
+    }
+}
+
+/// Whether a line is the wanted one, `…` standing for anything.
+fn fits(line: &str, wanted: &str) -> bool {
+    let mut pieces = wanted.split('…');
+    let Some(mut rest) = line.strip_prefix(pieces.next().unwrap_or_default()) else { return false };
+    let mut open = false;
+    for piece in pieces {
+        open = true;
+        match rest.find(piece) {
+            Some(at) => rest = rest.get(at + piece.len()..).unwrap_or_default(),
+            None => return false,
+        }
+    }
+    rest.is_empty() || (open && wanted.ends_with('…'))
+}
+
+#[test]
+fn the_examples_of_the_command_line_page_are_true() {
+    check_page("cli.md");
+}
+
+#[test]
+fn the_examples_of_the_sessions_page_are_true() {
+    check_page("sessions.md");
+}

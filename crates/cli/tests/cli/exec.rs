@@ -1,0 +1,259 @@
+//! `exec`: what is printed where, exit codes, going on with a session.
+
+use rustix::process::Signal;
+use serde_json::Value;
+
+use crate::world::{Done, World};
+
+const NOTE: &str = r#"
+chunk = 4
+[[turn]]
+thinking = "Think first."
+text = "I note it."
+[[turn.call]]
+tool = "Note"
+args = { line = "once" }
+[[turn]]
+text = "Noted: {{result}}"
+"#;
+
+/// One answer after another, each with what was said.
+const ECHO: &str = "loop = true\nchunk = 3\n[[turn]]\ntext = \"You said: {{prompt}}\"\n";
+
+/// A run that makes its note and then waits for a minute.
+const SLOW: &str = r#"
+[[turn]]
+text = "First."
+[[turn.call]]
+tool = "Note"
+args = { line = "once" }
+[[turn]]
+steps = [{ text = "Half" }, { delay_ms = 60000 }, { text = " and half." }]
+[[turn]]
+text = "Later."
+"#;
+
+#[test]
+fn exec_in_a_fresh_home_streams_calls_the_tool_and_ends() {
+    let world = World::new();
+    world.write("s.toml", NOTE);
+    let Done { code, out, err } = world.run(&["exec", "--model", "scripted:s.toml", "go"]);
+    assert_eq!(code, Some(0), "{err}");
+    assert!(out.starts_with("I note it.\nNoted: noted in NOTES.md"), "{out}");
+    assert!(out.ends_with('\n') && !out.contains('\u{1b}'), "plain lines in a pipe: {out:?}");
+    assert!(err.contains("Note") && err.contains("finished · 2 turns"), "{err}");
+    assert_eq!(world.read("NOTES.md"), "once\n");
+    world.verify();
+    assert_eq!(world.json(&["ps", "--json"]), Value::Array(Vec::new()), "its pod stops at the end");
+    let quiet = world.run(&["exec", "--quiet", "--model", "scripted:s.toml", "go"]);
+    assert_eq!((quiet.code, quiet.err.as_str()), (Some(0), ""));
+}
+
+#[test]
+fn exec_json_prints_only_documented_objects() {
+    let world = World::new();
+    world.write("s.toml", NOTE);
+    let done = world.run(&["exec", "--json", "--model", "scripted:s.toml", "go"]);
+    assert_eq!(done.code, Some(0), "{}", done.err);
+    let objects = objects(&done.out);
+    objects.iter().for_each(documented);
+    let kinds: Vec<&str> = objects.iter().map(|object| object["type"].as_str().unwrap()).collect();
+    assert_eq!(kinds.first(), Some(&"thread.started"));
+    assert_eq!(kinds.last(), Some(&"run.completed"));
+    assert_eq!(kinds.iter().filter(|kind| **kind == "turn.started").count(), 2);
+    assert_eq!(kinds.iter().filter(|kind| **kind == "turn.completed").count(), 2);
+    let messages: Vec<&str> =
+        completed(&objects, "agent_message").map(|item| item["text"].as_str().unwrap()).collect();
+    assert_eq!(messages.first(), Some(&"I note it."));
+    assert_eq!(completed(&objects, "reasoning").count(), 1);
+    let change = completed(&objects, "file_change").next().expect("the note is a change of a file");
+    assert!(change["changes"][0]["path"].as_str().unwrap().ends_with("/NOTES.md"), "{change}");
+    every_started_item_is_completed(&objects);
+}
+
+fn objects(out: &str) -> Vec<Value> {
+    out.lines().map(|line| serde_json::from_str(line).unwrap_or_else(|e| panic!("{e}: {line}"))).collect()
+}
+
+fn completed<'a>(objects: &'a [Value], kind: &'a str) -> impl Iterator<Item = &'a Value> {
+    let done = objects.iter().filter(|object| object["type"] == "item.completed");
+    done.map(|object| &object["item"]).filter(move |item| item["type"] == kind)
+}
+
+fn every_started_item_is_completed(objects: &[Value]) {
+    for started in objects.iter().filter(|object| object["type"] == "item.started") {
+        let id = &started["item"]["id"];
+        let ends =
+            objects.iter().filter(|object| object["type"] == "item.completed" && object["item"]["id"] == *id);
+        assert_eq!(ends.count(), 1, "item {id}");
+    }
+}
+
+/// The shapes of `docs/cli.md`, and nothing besides.
+fn documented(object: &Value) {
+    let members = |value: &Value| -> Vec<String> { value.as_object().unwrap().keys().cloned().collect() };
+    let exactly = |value: &Value, wanted: &[&str]| assert_eq!(members(value), wanted, "{object}");
+    match object["type"].as_str().unwrap() {
+        "thread.started" => {
+            exactly(object, &["type", "thread_id"]);
+            assert!(object["thread_id"].as_str().unwrap().starts_with("s_"), "{object}");
+        }
+        "turn.started" => exactly(object, &["type"]),
+        "turn.completed" => {
+            exactly(object, &["type", "usage"]);
+            exactly(&object["usage"], &["input_tokens", "cached_input_tokens", "output_tokens"]);
+        }
+        "turn.failed" => {
+            exactly(object, &["type", "error"]);
+            exactly(&object["error"], &["code", "message"]);
+        }
+        "run.completed" => exactly(object, &["type", "result"]),
+        "item.started" | "item.updated" | "item.completed" => {
+            exactly(object, &["type", "item"]);
+            let item = &object["item"];
+            assert!(item["id"].is_string(), "{object}");
+            let known = [
+                "agent_message",
+                "reasoning",
+                "command_execution",
+                "file_change",
+                "mcp_tool_call",
+                "web_search",
+                "todo_list",
+                "pod",
+                "error",
+            ];
+            assert!(known.contains(&item["type"].as_str().unwrap()), "{object}");
+        }
+        other => panic!("`{other}` is not documented: {object}"),
+    }
+}
+
+#[test]
+fn a_run_that_fails_says_so_in_objects_and_exits_with_5() {
+    let world = World::new();
+    world.write("s.toml", "[[turn]]\nerror = { kind = \"permanent\", message = \"no such model\" }\n");
+    let done = world.run(&["exec", "--json", "--model", "scripted:s.toml", "go"]);
+    assert_eq!(done.code, Some(5), "{done:?}");
+    let objects = objects(&done.out);
+    objects.iter().for_each(documented);
+    let failed = objects.iter().find(|object| object["type"] == "turn.failed").unwrap();
+    assert_eq!(failed["error"]["code"], "provider_error");
+    assert!(failed["error"]["message"].as_str().unwrap().contains("no such model"));
+    assert_eq!(objects.last().unwrap()["result"], "error");
+    let error: Value = serde_json::from_str(done.err.lines().last().unwrap()).unwrap();
+    assert_eq!(error["error"]["code"], "provider_error");
+    let text = world.run(&["exec", "--model", "scripted:s.toml", "go"]);
+    assert_eq!(text.code, Some(5));
+    assert!(text.err.contains("error: the run failed: ") && text.err.contains("  try: "), "{}", text.err);
+    world.verify();
+}
+
+#[test]
+fn a_piped_prompt_and_a_last_message_in_a_file() {
+    let world = World::new();
+    world.write("s.toml", ECHO);
+    let args = ["exec", "-", "--model", "scripted:s.toml", "--output-last-message", "last.txt"];
+    let done = world.pipe("from a pipe", &args);
+    assert_eq!(done.code, Some(0), "{}", done.err);
+    assert_eq!(done.out, "You said: from a pipe\n");
+    assert_eq!(world.read("last.txt"), "You said: from a pipe");
+    let bare = world.pipe("again", &["exec", "--model", "scripted:s.toml"]);
+    assert_eq!((bare.code, bare.out.as_str()), (Some(0), "You said: again\n"), "{}", bare.err);
+}
+
+#[test]
+fn a_session_is_gone_on_with_by_id_by_name_and_as_the_last() {
+    let world = World::new();
+    world.write("s.toml", ECHO);
+    let first = world.run(&["exec", "--json", "--name", "tale", "--model", "scripted:s.toml", "one"]);
+    let id = objects(&first.out)[0]["thread_id"].as_str().unwrap().to_owned();
+    let beginning: String = id.trim_start_matches("s_").chars().take(13).collect();
+    for (word, said) in [(id.as_str(), "two"), ("tale", "three"), (beginning.as_str(), "four")] {
+        let done = world.run(&["exec", "--resume", word, said]);
+        assert_eq!((done.code, done.out), (Some(0), format!("You said: {said}\n")), "{}", done.err);
+    }
+    let last = world.run(&["exec", "--last", "five"]);
+    assert_eq!((last.code, last.out.as_str()), (Some(0), "You said: five\n"), "{}", last.err);
+    assert_eq!(world.sessions(), 1);
+    world.verify();
+    let nothing = world.run(&["exec", "--resume", "tale"]);
+    assert_eq!(nothing.code, Some(1), "nothing is paused: {}", nothing.err);
+    assert!(nothing.err.contains("error: "), "{}", nothing.err);
+}
+
+#[test]
+fn a_fork_goes_on_by_itself_and_the_parent_does_not_notice() {
+    let world = World::new();
+    world.write("s.toml", ECHO);
+    assert_eq!(world.run(&["exec", "--name", "tale", "--model", "scripted:s.toml", "one"]).code, Some(0));
+    let before = world.run(&["log", "export", "tale"]).out;
+    let fork = world.json(&["fork", "tale", "--name", "other", "--json"]);
+    let id = fork["session"].as_str().unwrap();
+    let done = world.run(&["exec", "--resume", id, "two"]);
+    assert_eq!((done.code, done.out.as_str()), (Some(0), "You said: two\n"), "{}", done.err);
+    assert_eq!(world.run(&["log", "export", "tale"]).out, before);
+    assert_eq!(world.sessions(), 2);
+    world.verify();
+    let nowhere = world.run(&["fork", "tale", "--at", "99999"]);
+    assert_eq!(nowhere.code, Some(2), "{nowhere:?}");
+    let early = world.json(&["fork", "tale", "--at", "1", "--json"]);
+    let done = world.run(&["exec", "--resume", early["session"].as_str().unwrap(), "early"]);
+    assert_eq!((done.code, done.out.as_str()), (Some(0), "You said: early\n"), "{}", done.err);
+    world.verify();
+}
+
+#[test]
+fn the_first_ctrl_c_cancels_the_run_and_stops_the_pod() {
+    let world = World::new();
+    world.write("s.toml", SLOW);
+    let mut going = world.start(&["exec", "--json", "--model", "scripted:s.toml", "go"]);
+    going.until("\"delta\":\"Half\"");
+    going.signal(Signal::INT);
+    let done = going.end();
+    assert_eq!(done.code, Some(130), "{done:?}");
+    assert!(done.out.contains(r#"{"type":"run.completed","result":"cancelled"}"#), "{}", done.out);
+    assert_eq!(world.json(&["ps", "--json"]), Value::Array(Vec::new()));
+    world.verify();
+}
+
+#[test]
+fn sigterm_leaves_a_run_that_can_be_resumed() {
+    let world = World::new();
+    world.write("s.toml", SLOW);
+    let mut going = world.start(&["exec", "--json", "--model", "scripted:s.toml", "go"]);
+    going.until("\"delta\":\"Half\"");
+    going.signal(Signal::TERM);
+    let done = going.end();
+    assert_eq!(done.code, Some(75), "{done:?}");
+    assert!(done.out.contains(r#"{"type":"run.completed","result":"interrupted"}"#), "{}", done.out);
+    world.write("s.toml", &SLOW.replace("60000", "1"));
+    let resumed = world.run(&["exec", "--last"]);
+    assert_eq!(resumed.code, Some(0), "{resumed:?}");
+    assert_eq!(world.read("NOTES.md"), "once\n");
+    world.verify();
+}
+
+#[test]
+fn a_closed_pipe_is_no_error() {
+    let world = World::new();
+    world.write("s.toml", "[[turn]]\nsteps = [{ text = \"line\\n\", repeat = 20000 }]\n");
+    let script = "\"$@\" exec -q --model scripted:s.toml go | head -n 1";
+    let done = world.through_shell(script, &[]);
+    assert_eq!((done.out.as_str(), done.err.as_str()), ("line\n", ""));
+    let shown = world.through_shell("\"$@\" log show --json | head -n 1", &[]);
+    assert_eq!((shown.out.lines().count(), shown.err.as_str()), (1, ""));
+    world.verify();
+}
+
+#[test]
+fn the_newest_keys_of_the_manifest_are_set_and_a_limit_exits_with_4() {
+    let world = World::new();
+    let turn = "[[turn]]\nrepeat = 9\n[[turn.call]]\ntool = \"Note\"\nargs = { line = \"again\" }\n";
+    world.write("s.toml", turn);
+    let args = ["exec", "--set", "worker.max_turns=2", "--model", "scripted:s.toml", "go"];
+    let done = world.run(&args);
+    assert_eq!(done.code, Some(4), "{done:?}");
+    assert_eq!(world.read("NOTES.md"), "again\nagain\n");
+    world.verify();
+}

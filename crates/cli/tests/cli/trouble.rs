@@ -1,0 +1,195 @@
+//! Bad input, bad homes, full disks: clear errors, the right exit code, nothing left behind.
+
+use std::path::PathBuf;
+
+use serde_json::Value;
+
+use crate::world::{Done, World};
+
+/// An error is one screen: what, why or what to do, and no debug form of a type.
+#[track_caller]
+fn clear(done: &Done, code: i32, words: &[&str]) {
+    assert_eq!(done.code, Some(code), "{done:?}");
+    assert!(done.err.starts_with("error: "), "{}", done.err);
+    assert!(done.err.lines().count() <= 24, "{}", done.err);
+    for word in words {
+        assert!(done.err.contains(word), "`{word}` is missing: {}", done.err);
+    }
+    for debug in ["Err(", "Some(", "Os {", "panicked", "RUST_BACKTRACE"] {
+        assert!(!done.err.contains(debug), "{}", done.err);
+    }
+}
+
+#[test]
+fn bad_input_is_refused_before_a_session_is_made() {
+    let world = World::new();
+    world.write("bad.toml", "[[turn]]\ntxet = \"hi\"\n");
+    world.write("broken.toml", "[[turn\n");
+    let exec = |args: &[&str]| world.run(&[&["exec"], args].concat());
+    clear(&exec(&["go"]), 2, &["no model", "scripted:demo"]);
+    clear(&exec(&["--model", "gpt-9", "go"]), 2, &["gpt-9", "scripted:FILE"]);
+    clear(&exec(&["--model", "scripted:", "go"]), 2, &["scripted:"]);
+    clear(&exec(&["--model", "scripted:none.toml", "go"]), 2, &["none.toml"]);
+    clear(&exec(&["--model", "scripted:bad.toml", "go"]), 2, &["bad.toml", "txet", "text"]);
+    clear(&exec(&["--model", "scripted:broken.toml", "go"]), 2, &["broken.toml"]);
+    clear(&exec(&["--model", "scripted:demo", "--name", "No Name", "go"]), 2, &["No Name"]);
+    clear(&exec(&["--model", "scripted:demo", "--cwd", "nowhere", "go"]), 2, &["nowhere", "--cwd"]);
+    clear(&exec(&["--model", "scripted:demo", "--posture", "yolo", "go"]), 2, &["yolo", "auto"]);
+    clear(&exec(&["--model", "scripted:demo", "--set", "worker.max_turn=1", "go"]), 2, &["worker.max_turns"]);
+    clear(&exec(&["--model", "scripted:demo", "--set", "worker.max_turns=many", "go"]), 2, &["--set"]);
+    clear(&exec(&["--model", "scripted:demo", "--set", "nothing", "go"]), 2, &["="]);
+    clear(&exec(&["--model", "scripted:demo", " "]), 2, &["no prompt"]);
+    clear(&exec(&["--resume", "nobody", "go"]), 2, &["nobody", "minke ps"]);
+    clear(&exec(&["--last", "go"]), 2, &["no session"]);
+    assert_eq!(exec(&["--no-such-flag", "go"]).code, Some(2));
+    assert_eq!(world.sessions(), 0);
+}
+
+#[test]
+fn every_command_says_who_is_not_there() {
+    let world = World::new();
+    let unknown = "s_01a1de7b-f886-78cf-b77c-324ae01b1278";
+    for command in ["attach", "tail", "pause", "resume", "cancel", "stop", "fork"] {
+        for name in ["nobody", "No Body", unknown] {
+            clear(&world.run(&[command, name]), 2, &[name, "minke ps"]);
+        }
+    }
+    clear(&world.run(&["send", "nobody", "hi"]), 2, &["nobody"]);
+    clear(&world.run(&["log", "show", "nobody"]), 2, &["nobody"]);
+    clear(&world.run(&["log", "show"]), 2, &["no sessions"]);
+    clear(&world.run(&["log", "repair", "nobody"]), 2, &["nobody"]);
+    clear(&world.run(&["answer", "what", "approved"]), 2, &["what", "minke asks"]);
+    let ask = "01a1de7b-f886-78cf-b77c-324ae01b1278";
+    clear(&world.run(&["answer", ask, "perhaps"]), 2, &["perhaps", "approved"]);
+    clear(&world.run(&["answer", ask, "approved"]), 2, &[ask]);
+    clear(&world.run(&["pod", "--session", "x"]), 2, &["x"]);
+}
+
+#[test]
+fn with_json_every_error_is_an_object() {
+    let world = World::new();
+    for args in [
+        &["stop", "nobody", "--json"][..],
+        &["exec", "--json", "--model", "gpt-9", "go"],
+        &["exec", "--json", "--no-such-flag"],
+        &["fork", "--json", "nobody"],
+    ] {
+        let done = world.run(args);
+        assert_eq!((done.code, done.out.as_str()), (Some(2), ""), "{args:?}");
+        let object: Value = serde_json::from_str(&done.err).unwrap_or_else(|e| panic!("{e}: {}", done.err));
+        assert!(object["error"]["code"].is_string() && object["error"]["message"].is_string(), "{object}");
+    }
+}
+
+#[test]
+fn a_home_that_cannot_be_written_is_named() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("file");
+    std::fs::write(&file, "").unwrap();
+    let world = World::with_home(dir, file.join("home"));
+    clear(&world.run(&["exec", "--model", "scripted:demo", "go"]), 74, &["file/home", "MINKE_HOME"]);
+    // A file system that nobody can write, root included.
+    let world = World::with_home(tempfile::tempdir().unwrap(), PathBuf::from("/proc/minke"));
+    clear(&world.run(&["ps"]), 74, &["/proc/minke", "MINKE_HOME"]);
+    let world = World::with_home(tempfile::tempdir().unwrap(), PathBuf::from("relative"));
+    clear(&world.run(&["ps"]), 2, &["relative", "absolute"]);
+    assert_eq!(world.run(&["--help"]).code, Some(0));
+}
+
+#[test]
+fn a_home_on_a_path_too_long_for_a_socket_just_works() {
+    let dir = tempfile::tempdir().unwrap();
+    let home = dir.path().join("a-directory-with-quite-a-long-name".repeat(4)).join("home");
+    assert!(home.as_os_str().len() > 107);
+    let world = World::with_home(dir, home);
+    let done = world.run(&["exec", "--model", "scripted:demo", "go"]);
+    assert_eq!(done.code, Some(0), "{done:?}");
+    world.verify();
+}
+
+/// Files may grow to `blocks` half KiB and no further: what a full disk does, without needing one.
+fn bounded(world: &World, blocks: u32, args: &[&str]) -> Done {
+    // The signal that goes with the limit is ignored, so that the write fails instead.
+    world.through_shell(&format!("trap '' XFSZ; ulimit -f {blocks}; exec \"$@\""), args)
+}
+
+#[test]
+fn a_disk_that_fills_up_ends_the_run_and_loses_nothing() {
+    let world = World::new();
+    let text = format!("[[turn]]\nrepeat = 50\ntext = \"{}\"\n", "word ".repeat(2_000));
+    let turn = format!("{text}[[turn.call]]\ntool = \"Note\"\nargs = {{ line = \"again\" }}\n");
+    world.write("s.toml", &turn);
+    let done = bounded(&world, 256, &["exec", "--name", "tale", "--model", "scripted:s.toml", "go"]);
+    assert_eq!(done.code, Some(74), "{}", done.err);
+    assert!(done.err.contains("error: "), "{}", done.err);
+    world.verify();
+    let log = world.run(&["log", "show", "tale", "--json"]).out;
+    let noted = log.lines().filter(|line| line.contains("\"kind\":\"tool_dispatch\"")).count();
+    assert_eq!(world.read("NOTES.md").lines().count(), noted, "nothing was done that was not written down");
+    world.write("s.toml", "loop = true\n[[turn]]\ntext = \"There is room again.\"\n");
+    let next = world.run(&["exec", "--resume", "tale", "go on"]);
+    assert_eq!((next.code, next.out.as_str()), (Some(0), "There is room again.\n"), "{}", next.err);
+    world.verify();
+}
+
+#[test]
+fn no_room_for_a_session_at_all_is_told_and_leaves_none() {
+    let world = World::new();
+    let done = bounded(&world, 1, &["exec", "--model", "scripted:demo", "go"]);
+    clear(&done, 74, &[]);
+    assert_eq!(world.sessions(), 0);
+}
+
+#[test]
+fn damage_is_found_shown_and_gone_on_after_in_a_fork() {
+    let world = World::new();
+    world.write("s.toml", "loop = true\n[[turn]]\ntext = \"You said: {{prompt}}\"\n");
+    for said in ["one", "two"] {
+        let args: &[&str] = if said == "one" {
+            &["exec", "--name", "tale", "--model", "scripted:s.toml", said]
+        } else {
+            &["exec", "--resume", "tale", said]
+        };
+        assert_eq!(world.run(args).code, Some(0));
+    }
+    let id = world.json(&["log", "verify", "--json"])["sessions"][0]["id"].as_str().unwrap().to_owned();
+    let log = world.home().join("data/sessions").join(id.trim_start_matches("s_")).join("log.jsonl");
+    let text = std::fs::read_to_string(&log).unwrap();
+    let at = text.find("You said: one").unwrap();
+    let mut bytes = text.into_bytes();
+    bytes[at] = b'y';
+    std::fs::write(&log, &bytes).unwrap();
+    let verify = world.run(&["log", "verify", "tale", "--json"]);
+    assert_eq!(verify.code, Some(1));
+    assert!(verify.out.contains("log.jsonl"), "{}", verify.out);
+    let shown = world.run(&["log", "show", "tale"]);
+    clear(&shown, 1, &["log.jsonl", "log repair"]);
+    let going_on = world.run(&["exec", "--resume", "tale", "three"]);
+    clear(&going_on, 1, &["minke fork"]);
+    let repair = world.run(&["log", "repair", "tale", "--salvage", "saved.jsonl"]);
+    assert_eq!(repair.code, Some(0), "{repair:?}");
+    assert!(world.read("saved.jsonl").contains("You said: two"));
+    assert_eq!(std::fs::read(&log).unwrap(), bytes, "a damaged log is never changed");
+    let fork = world.json(&["fork", "tale", "--json"]);
+    let done = world.run(&["exec", "--resume", fork["session"].as_str().unwrap(), "three"]);
+    assert_eq!((done.code, done.out.as_str()), (Some(0), "You said: three\n"), "{}", done.err);
+}
+
+#[test]
+fn a_pod_that_cannot_start_says_why_and_leaves_nothing() {
+    let world = World::new();
+    world.write("s.toml", "loop = true\n[[turn]]\ntext = \"hi\"\n");
+    assert_eq!(world.run(&["exec", "--name", "tale", "--model", "scripted:s.toml", "go"]).code, Some(0));
+    // A file stands where the directory of the pods should be.
+    let pods = world.home().join("run/pods");
+    std::fs::remove_dir_all(&pods).unwrap();
+    std::fs::write(&pods, "").unwrap();
+    let done = world.run(&["exec", "--resume", "tale", "go on"]);
+    assert_ne!(done.code, Some(0), "{done:?}");
+    assert!(done.err.starts_with("error: "), "{}", done.err);
+    std::fs::remove_file(&pods).unwrap();
+    assert_eq!(world.json(&["ps", "--json"]), Value::Array(Vec::new()));
+    let done = world.run(&["exec", "--resume", "tale", "go on"]);
+    assert_eq!(done.code, Some(0), "{done:?}");
+    world.verify();
+}

@@ -1,0 +1,191 @@
+//! A home, a working directory and the real binary. Nothing sleeps: what must be waited for is read from a pipe.
+
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdout, Command, Output, Stdio};
+
+use serde_json::Value;
+
+/// One person's machine. Pods that still live at the end are killed.
+pub(crate) struct World {
+    dir: tempfile::TempDir,
+    home: PathBuf,
+}
+
+/// What a command gave.
+#[derive(Debug)]
+pub(crate) struct Done {
+    pub(crate) code: Option<i32>,
+    pub(crate) out: String,
+    pub(crate) err: String,
+}
+
+/// A command that is still going on.
+pub(crate) struct Going {
+    pub(crate) child: Child,
+    lines: BufReader<ChildStdout>,
+}
+
+impl World {
+    pub(crate) fn new() -> World {
+        let dir = tempfile::tempdir().unwrap();
+        let home = dir.path().join("home");
+        World::with_home(dir, home)
+    }
+
+    pub(crate) fn with_home(dir: tempfile::TempDir, home: PathBuf) -> World {
+        let world = World { dir, home };
+        std::fs::create_dir(world.work()).unwrap();
+        world
+    }
+
+    pub(crate) fn home(&self) -> &Path {
+        &self.home
+    }
+
+    /// The working directory; a pod's name comes from it.
+    pub(crate) fn work(&self) -> PathBuf {
+        self.dir.path().join("work")
+    }
+
+    pub(crate) fn write(&self, name: &str, text: &str) -> PathBuf {
+        let path = self.work().join(name);
+        std::fs::write(&path, text).unwrap();
+        path
+    }
+
+    pub(crate) fn read(&self, name: &str) -> String {
+        std::fs::read_to_string(self.work().join(name)).unwrap_or_default()
+    }
+
+    /// The binary with this home, this directory and nothing else of the machine it runs on.
+    pub(crate) fn command(&self) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_minke"));
+        self.settle(&mut command);
+        command
+    }
+
+    /// The same through a shell that sets something up first and then runs `"$@"`.
+    pub(crate) fn through_shell(&self, script: &str, args: &[&str]) -> Done {
+        let mut command = Command::new("sh");
+        command.args(["-c", script, "sh", env!("CARGO_BIN_EXE_minke")]).args(args);
+        self.settle(&mut command);
+        done(command.stdin(Stdio::null()).output().unwrap())
+    }
+
+    fn settle(&self, command: &mut Command) {
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        command.env_clear().env("PATH", path).env("MINKE_HOME", &self.home).current_dir(self.work());
+    }
+
+    pub(crate) fn run(&self, args: &[&str]) -> Done {
+        done(self.command().args(args).stdin(Stdio::null()).output().unwrap())
+    }
+
+    /// The same with something on stdin.
+    pub(crate) fn pipe(&self, input: &str, args: &[&str]) -> Done {
+        let mut command = self.command();
+        let child = command.args(args).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = child.spawn().unwrap();
+        child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
+        done(child.wait_with_output().unwrap())
+    }
+
+    pub(crate) fn start(&self, args: &[&str]) -> Going {
+        let mut command = self.command();
+        let mut child = command
+            .args(args)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let lines = BufReader::new(child.stdout.take().unwrap());
+        Going { child, lines }
+    }
+
+    pub(crate) fn json(&self, args: &[&str]) -> Value {
+        let done = self.run(args);
+        serde_json::from_str(&done.out).unwrap_or_else(|e| panic!("{args:?} gave no JSON ({e}): {done:?}"))
+    }
+
+    /// The row of the one live pod.
+    pub(crate) fn only_pod(&self) -> Value {
+        let rows = self.json(&["ps", "--json"]);
+        match rows.as_array().map(Vec::as_slice) {
+            Some([one]) => one.clone(),
+            other => panic!("one pod should live: {other:?}"),
+        }
+    }
+
+    pub(crate) fn sessions(&self) -> usize {
+        self.json(&["log", "verify", "--json"])["sessions"].as_array().unwrap().len()
+    }
+
+    /// Every session is sound.
+    #[track_caller]
+    pub(crate) fn verify(&self) {
+        let done = self.run(&["log", "verify", "--json"]);
+        let found: Value = serde_json::from_str(&done.out).unwrap();
+        assert_eq!(found["ok"], true, "{found:#}");
+        assert_eq!(done.code, Some(0));
+    }
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        // A test that has failed may have left anything; a pod that cannot be stopped must not hide why.
+        let Ok(listed) = self.command().args(["ps", "--json"]).output() else { return };
+        let rows: Value = serde_json::from_slice(&listed.stdout).unwrap_or_default();
+        for row in rows.as_array().into_iter().flatten() {
+            let name = row["name"].as_str().unwrap_or_default();
+            drop(self.command().args(["stop", name, "--kill"]).output());
+        }
+    }
+}
+
+impl Going {
+    /// Reads stdout until a line holds this, and gives that line.
+    #[track_caller]
+    pub(crate) fn until(&mut self, wanted: &str) -> String {
+        let mut seen = String::new();
+        loop {
+            let mut line = String::new();
+            let read = self.lines.read_line(&mut line).unwrap();
+            assert!(read > 0, "stdout ended before `{wanted}`:\n{seen}");
+            seen.push_str(&line);
+            if line.contains(wanted) {
+                return line;
+            }
+        }
+    }
+
+    pub(crate) fn signal(&self, signal: rustix::process::Signal) {
+        rustix::process::kill_process(rustix::process::Pid::from_child(&self.child), signal).unwrap();
+    }
+
+    pub(crate) fn end(mut self) -> Done {
+        let mut out = String::new();
+        std::io::Read::read_to_string(&mut self.lines, &mut out).unwrap();
+        let rest = self.child.wait_with_output().unwrap();
+        Done { code: rest.status.code(), out, err: String::from_utf8(rest.stderr).unwrap() }
+    }
+}
+
+fn done(output: Output) -> Done {
+    Done {
+        code: output.status.code(),
+        out: String::from_utf8(output.stdout).unwrap(),
+        err: String::from_utf8(output.stderr).unwrap(),
+    }
+}
+
+/// Ends a process that a lease named, as a power cut or the kernel would.
+pub(crate) fn kill(pid: &Value) {
+    let pid = i32::try_from(pid.as_i64().unwrap()).unwrap();
+    rustix::process::kill_process(
+        rustix::process::Pid::from_raw(pid).unwrap(),
+        rustix::process::Signal::KILL,
+    )
+    .unwrap();
+}

@@ -1,0 +1,130 @@
+//! What clients were sent, from the bytes that left the pod, and what the log holds.
+//!
+//! Here: reading both and comparing them byte for byte. Elsewhere: collecting the bytes (the shim), running (`point`).
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+/// Entries by number, as the exact bytes of their line.
+pub(crate) type Lines = BTreeMap<u64, String>;
+
+#[derive(Deserialize)]
+struct Frame<'a> {
+    event: &'a str,
+    #[serde(borrow)]
+    data: Option<&'a RawValue>,
+}
+
+#[derive(Deserialize)]
+struct EntryData<'a> {
+    #[serde(borrow)]
+    entry: &'a RawValue,
+}
+
+#[derive(Deserialize)]
+struct SnapshotData<'a> {
+    #[serde(borrow)]
+    entries: Vec<&'a RawValue>,
+}
+
+#[derive(Deserialize)]
+struct Numbered {
+    seq: u64,
+}
+
+fn number(line: &str) -> u64 {
+    serde_json::from_str::<Numbered>(line).expect("an entry has a number").seq
+}
+
+/// Every entry that left a process over a socket, alone or in a snapshot. The last line of a stream may be cut: it was
+/// on its way when the process died, and nobody has seen it.
+pub(crate) fn seen(desk: &Path) -> Lines {
+    let mut lines = Lines::new();
+    for stream in std::fs::read_dir(desk.join("seen")).expect("the shim's folder is there") {
+        let bytes = std::fs::read(stream.expect("it can be listed").path()).expect("it can be read");
+        let text = String::from_utf8_lossy(&bytes);
+        for line in text.split_inclusive('\n').filter(|line| line.ends_with('\n')) {
+            // The readiness line and a client's methods travel over sockets too; they are no frames.
+            let Ok(Frame { event, data: Some(data) }) = serde_json::from_str::<Frame<'_>>(line) else {
+                continue;
+            };
+            match event {
+                "entry" => {
+                    let data: EntryData<'_> =
+                        serde_json::from_str(data.get()).expect("an entry frame has an entry");
+                    lines.insert(number(data.entry.get()), data.entry.get().to_owned());
+                }
+                "snapshot" => {
+                    let data: SnapshotData<'_> =
+                        serde_json::from_str(data.get()).expect("a snapshot has entries");
+                    lines.extend(
+                        data.entries.iter().map(|entry| (number(entry.get()), entry.get().to_owned())),
+                    );
+                }
+                _ => {}
+            }
+        }
+    }
+    lines
+}
+
+/// Every whole step in a session's log. What follows the last one never happened.
+pub(crate) fn logged(session: &Path) -> Lines {
+    let mut files: Vec<_> = std::fs::read_dir(session)
+        .expect("a session's directory can be listed")
+        .map(|file| file.expect("it can be listed").path())
+        .filter(|path| path.extension().is_some_and(|ext| ext == "jsonl"))
+        .collect();
+    // `log.jsonl` comes before `log.0001.jsonl`.
+    files.sort_by_key(|path| (path.file_name().map_or(0, |name| name.len()), path.clone()));
+    let mut lines = Lines::new();
+    let mut step = Vec::new();
+    for file in files {
+        let text =
+            String::from_utf8(std::fs::read(&file).expect("a log can be read")).expect("a log is UTF-8");
+        for line in text.split_inclusive('\n') {
+            let Some(line) = line.strip_suffix('\n') else { break };
+            let whole: serde_json::Value =
+                serde_json::from_str(line).expect("a whole line of the log is JSON");
+            step.push((whole["seq"].as_u64().expect("an entry has a number"), line.to_owned()));
+            if whole["more"] != true {
+                lines.extend(step.drain(..));
+            }
+        }
+        step.clear();
+    }
+    lines
+}
+
+/// What was seen and is not there, or not the same.
+pub(crate) fn losses(seen: &Lines, logged: &Lines) -> Vec<String> {
+    let mut told = Vec::new();
+    for (seq, line) in seen {
+        match logged.get(seq) {
+            Some(kept) if kept == line => {}
+            Some(kept) => told.push(format!("LOSS: entry {seq} was sent as {line}\n      and is now {kept}")),
+            None => told.push(format!("LOSS: entry {seq} was sent and is gone: {line}")),
+        }
+    }
+    told
+}
+
+/// How many calls of the tool were dispatched and how many ended as `done`, by the log.
+pub(crate) fn calls(logged: &Lines, tool: &str) -> (usize, usize) {
+    let entries: Vec<serde_json::Value> =
+        logged.values().map(|line| serde_json::from_str(line).expect("a line of the log is JSON")).collect();
+    let ids: Vec<&serde_json::Value> = entries
+        .iter()
+        .filter(|entry| entry["kind"] == "tool_dispatch" && entry["tool"] == tool)
+        .map(|entry| &entry["call_id"])
+        .collect();
+    let done = entries
+        .iter()
+        .filter(|entry| entry["kind"] == "tool_result" && entry["outcome"] == "done")
+        .filter(|entry| ids.contains(&&entry["item"]["call_id"]))
+        .count();
+    (ids.len(), done)
+}
