@@ -169,3 +169,11 @@ fn pages_that_are_too_large_are_cut() {
         Method::ReadBlob(r) if r.limit == limits::BLOB_PIECE_BYTES
     ));
 }
+
+#[test]
+fn an_entry_with_two_kinds_is_no_entry() {
+    let entry = r#"{"seq":3,"ts":1,"kind":"song","kind":"rewound","h":"00000000000000000000000000000000"}"#;
+    assert!(
+        Frame::parse(&format!("{{\"event\":\"entry\",\"data\":{{\"entry\":{entry}}},\"seq\":3}}")).is_err()
+    );
+}
