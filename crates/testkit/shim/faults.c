@@ -51,7 +51,7 @@ static const char *const kind_names[] = {
 };
 
 /* What an operation is, as far as faults are concerned. */
-enum op { OPEN, CREATE, WRITE, TRUNCATE, ALLOCATE, SYNC, NAME, REMOVE, LOCK, OPS };
+enum op { OPEN, CREATE, MAKE, WRITE, TRUNCATE, ALLOCATE, SYNC, NAME, REMOVE, LOCK };
 
 /* Which operations can end in which way. */
 static int applies(enum kind kind, enum op op) {
@@ -61,10 +61,10 @@ static int applies(enum kind kind, enum op op) {
     case TORN: case SHORT:
         return op == WRITE;
     case FAIL_ENOSPC: /* a rename or a sync can need a block too */
-        return op == CREATE || op == WRITE || op == ALLOCATE || op == NAME || op == SYNC;
+        return op == CREATE || op == MAKE || op == WRITE || op == ALLOCATE || op == NAME || op == SYNC;
     case FULL:
         return op == WRITE || op == ALLOCATE;
-    case FAIL_EINTR:
+    case FAIL_EINTR: /* making, naming and removing are not interrupted */
         return op == OPEN || op == CREATE || op == WRITE || op == TRUNCATE || op == SYNC || op == LOCK;
     }
     return 0;
@@ -427,14 +427,14 @@ int link(const char *from, const char *to) { return linkat(AT_FDCWD, from, AT_FD
 int symlinkat(const char *says, int dir, const char *name) {
     char path[PATH_MAX];
     if (!counts_path(dir, name, path)) return (int)syscall(SYS_symlinkat, says, dir, name);
-    WHOLE(CREATE, path, 0, (int)syscall(SYS_symlinkat, says, dir, name));
+    WHOLE(MAKE, path, 0, (int)syscall(SYS_symlinkat, says, dir, name));
 }
 int symlink(const char *says, const char *name) { return symlinkat(says, AT_FDCWD, name); }
 
 int mkdirat(int dir, const char *name, mode_t mode) {
     char path[PATH_MAX];
     if (!counts_path(dir, name, path)) return (int)syscall(SYS_mkdirat, dir, name, mode);
-    WHOLE(CREATE, path, 0, (int)syscall(SYS_mkdirat, dir, name, mode));
+    WHOLE(MAKE, path, 0, (int)syscall(SYS_mkdirat, dir, name, mode));
 }
 int mkdir(const char *name, mode_t mode) { return mkdirat(AT_FDCWD, name, mode); }
 

@@ -160,13 +160,20 @@ fn killed(
 ) -> Result<bool, Box<Failure>> {
     let mut telling = Telling::new(story, sync_when);
     telling.world.broken = broken;
+    telling.world.keeps_transcript = false;
     telling.world.die_at(kill.at, kill.death);
+    let Err(first) = go(&mut telling, reference, kill) else { return Ok(!telling.affected) };
+    // The same once more, for the transcript: one telling is like another.
+    let mut telling = Telling::new(story, sync_when);
+    telling.world.broken = broken;
+    telling.world.die_at(kill.at, kill.death);
+    let stop = go(&mut telling, reference, kill).err().unwrap_or(first);
     let point = reference.points[kill.at];
     let said = format!("at point {} ({}), {:?}, again {:?}", kill.at, point.name, kill.death, kill.again);
-    go(&mut telling, reference, kill).map_err(|stop| Box::new(failure(&telling, Some(said), stop)))
+    Err(Box::new(failure(&telling, Some(said), stop)))
 }
 
-fn go(telling: &mut Telling<'_>, reference: &Reference, kill: Kill) -> Result<bool, Stop> {
+fn go(telling: &mut Telling<'_>, reference: &Reference, kill: Kill) -> Result<(), Stop> {
     let lines = telling.story.lines.len();
     let mut at = match telling.world.boot() {
         Ok(()) => None,
@@ -185,8 +192,7 @@ fn go(telling: &mut Telling<'_>, reference: &Reference, kill: Kill) -> Result<bo
         match telling.line(next) {
             Ok(()) => {
                 if telling.killed {
-                    let then = reference.stood[next];
-                    again(telling, |telling| telling.push_on(then))?;
+                    again(telling, |telling| telling.push_on(reference.stood[next]))?;
                 }
             }
             Err(Stop::Killed) => come_back(telling, reference, kill, Some(next))?,
@@ -204,8 +210,8 @@ fn again(
 ) -> Result<(), Stop> {
     match go(telling) {
         Err(Stop::Killed) => {
-            telling.affected |= kept_words(telling);
             telling.world.die(Death::Kill)?;
+            telling.affected |= kept_words(telling);
             telling.world.boot()?;
             go(telling)
         }
@@ -231,21 +237,16 @@ fn come_back(
         let at = telling.world.points().len() + points;
         telling.world.die_at(at, Death::Kill);
     }
-    if !(telling.world.pod.is_none() && line.is_some_and(|line| reference.stood[line].phase.is_none())) {
-        again(telling, |telling| if telling.world.pod.is_some() { Ok(()) } else { telling.world.boot() })?;
-    }
+    again(telling, |telling| if telling.world.pod.is_some() { Ok(()) } else { telling.world.boot() })?;
     match line {
-        Some(line) => {
-            let then = reference.stood[line];
-            again(telling, |telling| telling.recover(line, then))
-        }
+        Some(line) => again(telling, |telling| telling.recover(line, &reference.stood)),
         None => Ok(()),
     }
 }
 
 /// The log ends where a step of the unkilled telling ended, and folds to what that one had in memory there.
 fn same_as_unkilled(telling: &Telling<'_>, reference: &Reference) -> Result<(), Stop> {
-    let Some(end) = telling.world.log.ends().last() else { return Ok(()) };
+    let Some(end) = telling.world.log.head() else { return Ok(()) };
     let Some(state) = reference.states.get(&end.h.0) else {
         return Err(Stop::Wrong(format!("after the death the log ends at entry {}, inside a step", end.seq)));
     };
@@ -265,21 +266,21 @@ fn kept_words(telling: &Telling<'_>) -> bool {
     })
 }
 
-fn finish(telling: &mut Telling<'_>, reference: &Reference) -> Result<bool, Stop> {
-    if let Some(then) = reference.stood.last().copied() {
-        again(telling, |telling| telling.push_on(then))?;
+fn finish(telling: &mut Telling<'_>, reference: &Reference) -> Result<(), Stop> {
+    if let Some(last) = reference.stood.last().copied() {
+        again(telling, |telling| telling.push_on(last))?;
     }
     ended(telling)?;
     let lost = telling.world.log.entries().iter().any(|entry| match &entry.kind {
         Kind::ToolResult(result) => result.outcome == Outcome::Lost,
         _ => false,
     });
-    if lost || telling.affected || telling.story.scene.kills_differ.is_some() {
-        return Ok(false);
-    }
+    // The word of a file replaces the word of the tool.
+    let looked = telling.world.file_checks > 0;
+    telling.affected |= lost || looked || telling.story.scene.kills_differ.is_some();
     let context = context(telling);
-    if context == reference.context {
-        return Ok(true);
+    if telling.affected || context == reference.context {
+        return Ok(());
     }
     Err(Stop::Wrong(format!(
         "after the kill the context is `{}`, and unkilled it is `{}`",

@@ -30,8 +30,8 @@ pub struct MemLog {
     synced: usize,
     chain: Chain,
     blobs: BTreeMap<String, Vec<u8>>,
-    /// Positions after which a step ended, in order: where a log may end.
-    ends: Vec<Position>,
+    /// Every entry, as it was read back from the bytes.
+    entries: Vec<Entry>,
     /// Writes fail while this is set.
     full: Option<Full>,
 }
@@ -92,9 +92,7 @@ impl MemLog {
         self.bytes.extend_from_slice(&bytes);
         self.chain = link;
         let entries = self.lines(from);
-        if let Some(last) = entries.last() {
-            self.ends.push(Position { seq: last.seq, h: last.h });
-        }
+        self.entries.extend(entries.iter().cloned());
         entries
     }
 
@@ -156,7 +154,7 @@ impl MemLog {
     }
 
     /// Opens the log: cuts an unfinished step and gives every entry. An error is damage, which nothing here makes.
-    pub fn open(&mut self) -> Result<Vec<Entry>, String> {
+    pub fn open(&mut self) -> Result<&[Entry], String> {
         let mut prev = Chain::ZERO;
         let (mut good, mut at) = (0usize, 0usize);
         let mut entries: Vec<Entry> = Vec::new();
@@ -181,8 +179,8 @@ impl MemLog {
         self.bytes.truncate(good);
         self.synced = good;
         self.chain = end_chain;
-        self.ends = entries.iter().filter(|e| !e.more).map(|e| Position { seq: e.seq, h: e.h }).collect();
-        Ok(entries)
+        self.entries = entries;
+        Ok(&self.entries)
     }
 
     fn fetch(&self, mut entry: Entry) -> Result<Entry, String> {
@@ -209,16 +207,13 @@ impl MemLog {
     }
 
     /// Every entry of every whole step, as a reader beside the writer sees them.
-    pub fn entries(&self) -> Vec<Entry> {
-        let mut entries = self.lines(0);
-        let whole = entries.iter().rposition(|e| !e.more).map_or(0, |at| at + 1);
-        entries.truncate(whole);
-        entries
+    pub fn entries(&self) -> &[Entry] {
+        &self.entries
     }
 
-    /// Where steps ended.
-    pub fn ends(&self) -> &[Position] {
-        &self.ends
+    /// The last entry of the last step.
+    pub fn head(&self) -> Option<Position> {
+        self.entries.last().map(|entry| Position { seq: entry.seq, h: entry.h })
     }
 
     pub fn bytes(&self) -> &[u8] {

@@ -96,11 +96,13 @@ impl Telling<'_> {
     }
 
     fn alerted(&mut self, wanted: &str) -> Result<(), String> {
-        let logged = self.world.log.entries().into_iter().filter_map(|entry| match entry.kind {
-            Kind::Alert(alert) if entry.seq >= self.looked => Some(alert.message),
+        let looked = self.looked;
+        let logged = self.world.log.entries().iter().filter_map(|entry| match &entry.kind {
+            Kind::Alert(alert) if entry.seq >= looked => Some(alert.message.clone()),
             _ => None,
         });
-        let alerts: Vec<String> = self.world.alerts.drain(..).chain(logged).collect();
+        let alerts: Vec<String> = self.world.alerts.iter().cloned().chain(logged).collect();
+        self.world.alerts.clear();
         if alerts.iter().any(|alert| alert.contains(wanted)) {
             return Ok(());
         }

@@ -80,7 +80,7 @@ impl Telling<'_> {
             Some(text) => (text, false),
             None => (text, true),
         };
-        let entries = self.world.entries();
+        let entries = self.world.log.entries();
         let target = entries.iter().find_map(|entry| match &entry.kind {
             Kind::UserInput(input)
                 if show::item(&minke_record::flatten(&input.segments)) == format!("user {text}") =>
@@ -91,7 +91,7 @@ impl Telling<'_> {
         });
         let Some(to_seq) = target else { return Rewind { to_seq: u64::MAX, head_fits, target: None } };
         let mut scan = RewindScan::new(Some(to_seq));
-        for entry in &entries {
+        for entry in entries {
             scan.see(entry);
         }
         Rewind { to_seq, head_fits, target: scan.finish().1 }

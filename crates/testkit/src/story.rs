@@ -292,7 +292,7 @@ fn piece(said: &str) -> Result<Piece, String> {
 }
 
 /// `Tool {…`: a word that begins with a capital letter, and what begins with a brace.
-pub fn call(said: &str) -> Option<(String, String)> {
+pub(crate) fn call(said: &str) -> Option<(String, String)> {
     let (word, rest) = said.split_once(' ')?;
     let capital = word.chars().next().is_some_and(char::is_uppercase);
     let plain = word.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');

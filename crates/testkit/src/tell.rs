@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use minke_model::{BlockEnd, BlockKind, Failure, FailureKind, ModelEvent, StopReason, TokenUsage};
 use minke_pod::{CallEnd, Order, Phase, ReplyTo, RunMode, What};
-use minke_record::{Actor, EndResult, Kind, RunResult};
+use minke_record::{Actor, EndResult, Item, Kind, Role, RunResult};
 
 use crate::memlog::{Death, Full};
 use crate::show;
@@ -18,39 +18,43 @@ use crate::world::{Stop, SyncWhen, World};
 /// How often a killed telling is pushed on before it must stand where the unkilled one stood.
 const PUSHES: usize = 12;
 /// What the model says when a killed telling asks it for something that the story does not know.
-pub const CLOSING: &str = "(closing)";
+pub(crate) const CLOSING: &str = "(closing)";
 
 /// A story on its way.
 #[derive(Debug)]
-pub struct Telling<'a> {
-    pub story: &'a Story,
-    pub world: World,
+pub(crate) struct Telling<'a> {
+    pub(crate) story: &'a Story,
+    pub(crate) world: World,
     /// Where the pod stood after each line.
-    pub stood: Vec<Stood>,
+    pub(crate) stood: Vec<Stood>,
     /// The reply to the newest order.
     pub(crate) last_reply: Option<ReplyTo>,
     /// Entries before this one have been looked at by a `log` line.
     pub(crate) looked: u64,
     /// A kill has happened: what must hold is no longer looked at.
-    pub killed: bool,
+    pub(crate) killed: bool,
     /// Something of the killed telling is in the context that the unkilled one does not have.
-    pub affected: bool,
+    pub(crate) affected: bool,
     /// Which requests each model line has answered.
     answered: BTreeMap<usize, Vec<u64>>,
     /// The order of the line that is happening, if it was sent.
     sent: Option<ReplyTo>,
+    /// The newest model line since the process began, as the story tells it.
+    said: Option<usize>,
 }
 
 /// Where the pod stood.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Stood {
+pub(crate) struct Stood {
     /// `None`: no pod lived.
-    pub phase: Option<Phase>,
-    pub asked_model: bool,
+    pub(crate) phase: Option<Phase>,
+    pub(crate) asked_model: bool,
+    /// The newest model line of this life of the pod.
+    pub(crate) said: Option<usize>,
 }
 
 impl<'a> Telling<'a> {
-    pub fn new(story: &'a Story, sync_when: SyncWhen) -> Telling<'a> {
+    pub(crate) fn new(story: &'a Story, sync_when: SyncWhen) -> Telling<'a> {
         Telling {
             story,
             world: World::new(story.scene.clone(), sync_when),
@@ -61,11 +65,12 @@ impl<'a> Telling<'a> {
             affected: false,
             answered: BTreeMap::new(),
             sent: None,
+            said: None,
         }
     }
 
     /// Tells the whole story, strictly. The pod boots first.
-    pub fn tell(&mut self) -> Result<(), Stop> {
+    pub(crate) fn tell(&mut self) -> Result<(), Stop> {
         self.world.boot()?;
         self.looked = self.world.state().next_seq;
         for at in 0..self.story.lines.len() {
@@ -77,10 +82,15 @@ impl<'a> Telling<'a> {
     pub(crate) fn line(&mut self, at: usize) -> Result<(), Stop> {
         let story = self.story;
         let line = &story.lines[at];
-        self.world.say(format!("{:>3} {}", line.number, line.text));
+        self.world.say(|| format!("{:>3} {}", line.number, line.text));
         self.sent = None;
         self.does(at, line)?;
         self.world.settle()?;
+        match &line.does {
+            Does::Model(_) => self.said = Some(at),
+            Does::Crash { .. } | Does::Boot | Does::Fork | Does::Signal => self.said = None,
+            _ => {}
+        }
         if !self.killed {
             let stood = self.stands();
             self.stood.push(stood);
@@ -88,10 +98,11 @@ impl<'a> Telling<'a> {
         Ok(())
     }
 
-    pub fn stands(&self) -> Stood {
+    pub(crate) fn stands(&self) -> Stood {
         Stood {
             phase: self.world.pod.as_ref().map(minke_pod::Pod::phase),
             asked_model: !self.world.requests.is_empty(),
+            said: self.said,
         }
     }
 
@@ -286,18 +297,23 @@ impl<'a> Telling<'a> {
         self.world.settle()
     }
 
-    /// The process has died in line `at`, and a new one has booted: the line happens again if it has to, and the pod
-    /// is brought to where the unkilled one stood.
-    pub fn recover(&mut self, at: usize, then: Stood) -> Result<(), Stop> {
+    /// The process has died in line `at`, and a new one has booted: the pod is brought to where it stood before the
+    /// line, the line happens again if it has to, and the pod is brought to where the unkilled one stood after it.
+    pub(crate) fn recover(&mut self, at: usize, stood: &[Stood]) -> Result<(), Stop> {
         let story = self.story;
         let line = &story.lines[at];
-        self.world.say(format!("{:>3} {} (again, if it was lost)", line.number, line.text));
+        if let Some(before) =
+            at.checked_sub(1).map(|before| stood[before]).filter(|before| before.phase.is_some())
+        {
+            self.push_on(before)?;
+        }
+        self.world.say(|| format!("{:>3} {} (again, if it was lost)", line.number, line.text));
         if self.must_happen_again(line) {
             self.sent = None;
             self.affected |= matches!(&line.does, Does::Notify { .. });
             self.does(at, line)?;
         }
-        self.push_on(then)
+        self.push_on(stood[at])
     }
 
     fn must_happen_again(&self, line: &Line) -> bool {
@@ -318,28 +334,54 @@ impl<'a> Telling<'a> {
     }
 
     /// Brings a killed telling to where the unkilled one stood.
-    pub fn push_on(&mut self, then: Stood) -> Result<(), Stop> {
+    pub(crate) fn push_on(&mut self, then: Stood) -> Result<(), Stop> {
         for _ in 0..PUSHES {
             self.world.settle()?;
             let now = self.stands();
-            if now.phase.is_none() || now == then {
+            if now.phase.is_none() {
                 return Ok(());
             }
+            if then.phase.is_some() && self.say_again(then.said)? {
+                continue;
+            }
+            if (now.phase, now.asked_model) == (then.phase, then.asked_model) {
+                return Ok(());
+            }
+            if then.phase.is_none() {
+                self.alive(What::Signal)?;
+                continue;
+            }
             let wants_rest = matches!(then.phase, Some(Phase::Idle) | Some(Phase::Paused) | None);
-            if now.phase == Some(Phase::Paused)
-                && then.phase != Some(Phase::Paused)
-                && self.resume_if_interrupted()?
-            {
+            let stays_paused = then.phase == Some(Phase::Paused);
+            if now.phase == Some(Phase::Paused) && !stays_paused && self.resume_if_interrupted()? {
                 continue;
             }
             if wants_rest && now.asked_model {
                 self.close()?;
-            } else if wants_rest && self.end_call(None)? {
-            } else {
+            } else if !(wants_rest && self.end_call(None)?) {
                 return Ok(());
             }
         }
         Err(Stop::Wrong(format!("the pod does not come to rest in {PUSHES} pushes after a kill")))
+    }
+
+    /// The newest reply, if the death has taken it, is said again.
+    fn say_again(&mut self, said: Option<usize>) -> Result<bool, Stop> {
+        let Some(call) = self.world.requests.last_key_value().map(|(call, _)| *call) else {
+            return Ok(false);
+        };
+        let Some((line, calls)) = said.and_then(|line| self.answered.get_key_value(&line)) else {
+            return Ok(false);
+        };
+        let line = *line;
+        if calls.contains(&call) || self.was_answered(line) {
+            return Ok(false);
+        }
+        let story = self.story;
+        let Does::Model(pieces) = &story.lines[line].does else { return Ok(false) };
+        self.answered.entry(line).or_default().push(call);
+        self.reply(call, pieces)?;
+        Ok(true)
     }
 
     /// Answers a request that the story does not know.
@@ -360,6 +402,8 @@ impl<'a> Telling<'a> {
             .resumable()
             .is_some_and(|last| last.result == EndResult::Completed(RunResult::Interrupted));
         if interrupted {
+            // The model is told to go on where it stopped, which it is not in the unkilled telling.
+            self.affected |= self.world.state().context.last().is_some_and(is_assistants);
             self.world.order(Actor::person("story"), Order::Resume { detail: None })?;
         }
         Ok(interrupted)
@@ -369,6 +413,10 @@ impl<'a> Telling<'a> {
         let reply = self.world.replies.get(&self.last_reply?)?;
         Some(show::reply(reply))
     }
+}
+
+fn is_assistants(item: &Item) -> bool {
+    matches!(item, Item::Message { role: Role::Assistant, .. } | Item::Reasoning { .. })
 }
 
 fn run_mode(mode: Mode) -> RunMode {

@@ -23,7 +23,7 @@ use crate::scene;
 use crate::story::Scene;
 
 /// When the story's clock begins.
-pub const BEGINNING: Millis = 1_800_000_000_000;
+pub(crate) const BEGINNING: Millis = 1_800_000_000_000;
 /// More inputs than any story needs: a pod that feeds itself for ever ends here.
 const MOST_INPUTS: u64 = 20_000;
 
@@ -111,6 +111,10 @@ pub struct World {
     pub gone: bool,
     /// What happened, line by line, for a failure's report.
     pub transcript: Vec<String>,
+    /// Whether the transcript is kept: a killed telling that fails is told once more for it.
+    pub keeps_transcript: bool,
+    /// Files that were looked at to settle a call.
+    pub file_checks: u64,
     /// The state after each step, by the link of its last entry; kept only when asked for.
     pub states: Option<BTreeMap<[u8; 16], State>>,
     /// In a fork: the entries that it shares with its parent.
@@ -143,6 +147,8 @@ impl World {
             seen_text: String::new(),
             gone: false,
             transcript: Vec::new(),
+            keeps_transcript: true,
+            file_checks: 0,
             states: None,
             base: Vec::new(),
             scene,
@@ -171,7 +177,7 @@ impl World {
     }
 
     fn keep_state(&mut self) {
-        if let (Some(states), Some(end)) = (&mut self.states, self.log.ends().last()) {
+        if let (Some(states), Some(end)) = (&mut self.states, self.log.head()) {
             states.insert(end.h.0, self.shadow.clone());
         }
     }
@@ -185,8 +191,10 @@ impl World {
         &self.points
     }
 
-    pub fn say(&mut self, line: String) {
-        self.transcript.push(line);
+    pub fn say(&mut self, line: impl FnOnce() -> String) {
+        if self.keeps_transcript {
+            self.transcript.push(line());
+        }
     }
 
     pub fn state(&self) -> &State {
@@ -228,7 +236,7 @@ impl World {
             What::Order(request) => request.reply,
             _ => None,
         };
-        self.transcript.push(format!("    in: {}", brief(&what)));
+        self.say(|| format!("    in: {}", brief(&what)));
         let input = Input { now: self.now, seed: self.inputs.wrapping_mul(0x9e37_79b9_7f4a_7c15), what };
         let Some(pod) = &mut self.pod else {
             return Err(Stop::Wrong("something was said to a pod that does not live".to_owned()));
@@ -348,7 +356,9 @@ impl World {
         for entry in entries {
             self.shadow.apply(entry);
             self.check.wrote(entry);
-            self.transcript.push(format!("    log {}: {}", entry.seq, crate::show::entry(entry)));
+            if self.keeps_transcript {
+                self.transcript.push(format!("    log {}: {}", entry.seq, crate::show::entry(entry)));
+            }
         }
     }
 
@@ -430,7 +440,7 @@ impl World {
             _ => None,
         };
         self.check.acknowledged(upto, self.synced, run).map_err(Stop::Wrong)?;
-        self.transcript.push(format!("    reply: {}", crate::show::reply(&reply.result)));
+        self.say(|| format!("    reply: {}", crate::show::reply(&reply.result)));
         if let Some(to) = reply.to
             && self.replies.insert(to, reply.result).is_some()
         {
@@ -442,7 +452,7 @@ impl World {
     fn perform(&mut self, effect: Effect, upto: Option<u64>) -> Result<(), Stop> {
         self.point("before an effect")?;
         self.check.starts(&effect, upto, self.synced).map_err(Stop::Wrong)?;
-        self.transcript.push(format!("    do: {}", crate::show::effect(&effect)));
+        self.say(|| format!("    do: {}", crate::show::effect(&effect)));
         match effect {
             Effect::AskModel { call, prompt } => {
                 self.requests.insert(call, prompt);
@@ -465,6 +475,7 @@ impl World {
                 self.inbox.retain(|what| !is_about(what, &call_id));
             }
             Effect::CheckFile { call_id, preview } => {
+                self.file_checks += 1;
                 let found = self.hands.check_file(&preview);
                 self.inbox.push_back(What::FileChecked { call_id, found });
             }
@@ -531,7 +542,7 @@ impl World {
         // What was written before this step stands: its news and replies still leave, its effects are stopped.
         self.held.retain(|held| !matches!(held.out, Out::Effect(_)));
         self.log.sync();
-        self.synced = self.log.ends().last().map(|end| end.seq);
+        self.synced = self.log.head().map(|end| end.seq);
         self.flush()?;
         let message = "no space left on the disk".to_owned();
         if let Some(to) = asker {
@@ -546,7 +557,7 @@ impl World {
         let step =
             pod.step(Input { now: self.now, seed: self.inputs, what: What::StorageFailed { message } });
         self.pod = Some(pod);
-        self.transcript.push("    in: storage failed".to_owned());
+        self.say(|| "    in: storage failed".to_owned());
         if !step.entries.is_empty() {
             match self.log.append_with_ballast(&step.entries, &step.blobs) {
                 Ok(written) => {
@@ -569,14 +580,14 @@ impl World {
 
     /// The process dies. What is left is the log as the death left it, and everything outside.
     pub fn die(&mut self, death: Death) -> Result<(), Stop> {
-        self.transcript.push(format!("    *** dies: {death:?}"));
+        self.say(|| format!("    *** dies: {death:?}"));
         let started: Vec<(CallId, String)> = self.started_once_calls();
         self.lose_process();
         self.log.die(death);
         let entries = self.log.open().map_err(Stop::Wrong)?;
-        self.check.died(death, &entries).map_err(Stop::Wrong)?;
-        self.shadow = self.replayed();
+        self.check.died(death, entries).map_err(Stop::Wrong)?;
         self.synced = entries.last().map(|entry| entry.seq);
+        self.shadow = self.replayed();
         if self.broken == Some(Break::RerunStartedCall) {
             for (call, arguments) in started {
                 self.hands.hold = false;
@@ -626,7 +637,7 @@ impl World {
         if self.log.unsynced() {
             self.sync()?;
         }
-        let head = *self.log.ends().last().expect("a session has its first step");
+        let head = self.log.head().expect("a session has its first step");
         let from = ForkedFrom { session: scene::SESSION, seq: head.seq, h: head.h };
         let parent = self.replayed();
         self.now += 1;
@@ -635,7 +646,7 @@ impl World {
         let step = minke_pod::fork(&parent, at, scene::forking(from))
             .map_err(|refusal| Stop::Wrong(format!("the fork is refused: {}", refusal.message)))?;
         self.lose_process();
-        self.base = self.all_entries();
+        self.base.extend_from_slice(self.log.entries());
         self.log = MemLog::default();
         self.check = Checker::default();
         self.hands.started.clear();
@@ -646,25 +657,14 @@ impl World {
         self.boot()
     }
 
-    fn all_entries(&self) -> Vec<Entry> {
-        let mut entries = self.base.clone();
-        entries.extend(self.log.entries());
-        entries
-    }
-
-    /// The entries of this session, without those that a fork shares with its parent.
-    pub fn entries(&self) -> Vec<Entry> {
-        self.log.entries()
-    }
-
-    /// What the log says, replayed from its bytes.
+    /// What the log says, replayed.
     pub fn replayed(&self) -> State {
-        State::replay(&self.all_entries())
+        State::replay(self.base.iter().chain(self.log.entries()))
     }
 
     /// The checker looks at everything that happened.
     pub fn judge(&self) -> Result<(), String> {
-        self.check.ended(&self.base, &self.log.entries(), &self.hands.started)?;
+        self.check.ended(&self.base, self.log.entries(), &self.hands.started)?;
         if let Some(call) = self.hands.repeated.first() {
             return Err(format!("call {call} was made again although its file showed that it was done"));
         }

@@ -2,9 +2,9 @@
 user > tell me
 model > begin Once upon
 model > cut
-log … assistant_item(text) llm_end(broken) system_item(continue) llm_call
-context: user tell me / assistant Once upon / user [The reply above was interrupted…
 alert < continued
+log … assistant_item(text) llm_end(broken) alert(worker) system_item(continue) llm_call
+context: user tell me / assistant Once upon / user [The reply above was interrupted…
 model > a time.
 context: user tell me / assistant Once upon / user [The reply… / assistant a time.
 pod is idle

@@ -6,7 +6,7 @@ crash
 pod is paused
 tools go
 person > resume
-log … run_completed(interrupted) invoke(resume) tool_result(lost) turn_end llm_call
+log … run_completed(interrupted) invoke(resume) tool_result(lost) llm_call
 ran Note 1
 model > Did it work?
 context: user note it / call Note / result interrupted; it may or may not… / assistant Did it work?

@@ -5,5 +5,5 @@ reply < ok
 log … answer(denied) tool_result(refused) turn_end llm_call
 ran Sh 0
 model > Left as it was.
-context: user clean up / call Sh / result …not that folder… / assistant Left as it was.
+context: user clean up / call Sh / …not that folder / assistant Left as it was.
 pod is idle

@@ -1,3 +1,4 @@
+# Not even the ballast helps: the run ends when there is space again.
 kills differ: the run ends where the disk was full
 user > tell me
 disk wholly full
@@ -5,8 +6,9 @@ model > Once upon a time.
 user > hello
 reply < refused …
 disk back
+log … run_errored(storage_failed)
+pod is idle
+user > hello
+model > Hello.
 crash
-pod is paused
-person > resume
-model > Once more.
 pod is idle

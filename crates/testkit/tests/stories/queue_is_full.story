@@ -6,6 +6,7 @@ user queue > four
 reply < refused too_many
 queue: two, three
 model > 1
+
 model > 2
 
 model > 3

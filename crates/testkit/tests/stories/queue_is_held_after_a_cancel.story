@@ -10,6 +10,7 @@ user queue > three
 reply < queued
 queue: three
 model > Two it is.
+
 model > And three.
 queue: empty
 pod is idle

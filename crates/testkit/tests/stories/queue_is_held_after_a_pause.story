@@ -7,6 +7,7 @@ queue: two
 pod is paused
 person > resume
 model > ds.
+
 model > Two.
 queue: empty
 pod is idle

@@ -6,6 +6,7 @@ queue: two
 pod is idle
 user > three
 model > Three.
+
 model > Two.
 queue: empty
 pod is idle

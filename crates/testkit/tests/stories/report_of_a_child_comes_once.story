@@ -5,6 +5,7 @@ child 3 > turn_ended
 reply < ok
 log:
 model > The child is done.
+log … run_completed(finished)
 child 4 > slept
 log: inbox
 pod is idle

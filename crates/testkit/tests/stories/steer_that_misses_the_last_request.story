@@ -1,3 +1,4 @@
+kills differ: steering that waits when a run is resumed comes before the reply
 user > tell me
 model > begin Once
 user steer > shorter
