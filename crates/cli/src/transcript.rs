@@ -28,6 +28,55 @@ pub(crate) enum Asides {
 #[derive(Debug)]
 pub(crate) struct Transcript {
     screen: Screen,
+    fold: Fold,
+}
+
+impl Transcript {
+    pub(crate) fn new(screen: Screen, asides: Asides) -> Transcript {
+        Transcript { screen, fold: Fold { asides, shown: String::new(), mid_line: false } }
+    }
+
+    pub(crate) fn entry(&mut self, entry: &Entry) -> Result<(), Failure> {
+        let pieces = self.fold.entry(entry);
+        self.show(pieces)
+    }
+
+    pub(crate) fn live(&mut self, event: &Event) -> Result<(), Failure> {
+        let pieces = self.fold.live(event);
+        self.show(pieces)
+    }
+
+    pub(crate) fn in_flight(&mut self, in_flight: &InFlight) -> Result<(), Failure> {
+        let pieces = self.fold.in_flight(in_flight);
+        self.show(pieces)
+    }
+
+    fn show(&self, pieces: Vec<Piece>) -> Result<(), Failure> {
+        for piece in pieces {
+            match (piece, self.fold.asides) {
+                (Piece::Text(text), _) => self.screen.out(&text)?,
+                (Piece::Aside(line), Asides::Apart) => self.screen.note(&line),
+                (Piece::Aside(line), Asides::Together) => self.screen.line(&line)?,
+                (Piece::Warning(line), _) => self.screen.warn(&line),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Something to print.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Piece {
+    /// The model's words, as they come.
+    Text(String),
+    /// A line around them.
+    Aside(String),
+    Warning(String),
+}
+
+/// The pure part: what is to be printed for what came.
+#[derive(Debug)]
+struct Fold {
     asides: Asides,
     /// What has been shown of the message that is streaming in.
     shown: String,
@@ -35,135 +84,123 @@ pub(crate) struct Transcript {
     mid_line: bool,
 }
 
-impl Transcript {
-    pub(crate) fn new(screen: Screen, asides: Asides) -> Transcript {
-        Transcript { screen, asides, shown: String::new(), mid_line: false }
-    }
-
-    pub(crate) fn entry(&mut self, entry: &Entry) -> Result<(), Failure> {
+impl Fold {
+    fn entry(&mut self, entry: &Entry) -> Vec<Piece> {
+        let together = self.asides == Asides::Together;
         match &entry.kind {
-            Kind::UserInput(input) if self.asides == Asides::Together => {
-                self.aside(&format!("> {}", said(&input.segments)))
-            }
-            Kind::QueuedInput(input) if self.asides == Asides::Together => {
-                self.aside(&format!("(queued) > {}", said(&input.segments)))
+            Kind::UserInput(input) if together => self.aside(format!("> {}", said(&input.segments))),
+            Kind::QueuedInput(input) if together => {
+                self.aside(format!("(queued) > {}", said(&input.segments)))
             }
             Kind::AssistantItem(assistant) => self.assistant(&assistant.item),
             Kind::ToolDispatch(dispatch) => {
-                let what = dispatch.action.command.as_ref().or(dispatch.action.writes.first());
-                let what =
-                    what.or(dispatch.action.reads.first()).map(|what| format!(" {what}")).unwrap_or_default();
-                self.aside(&format!("· {}{what}", dispatch.tool))
+                let action = &dispatch.action;
+                let what = action.command.as_ref().or(action.writes.first()).or(action.reads.first());
+                let what = what.map(|what| format!(" {what}")).unwrap_or_default();
+                self.aside(format!("· {}{what}", dispatch.tool))
             }
             Kind::ToolResult(result) => match &result.item {
                 Item::ToolResult { summary, is_error, .. } => {
                     let sign = if *is_error { "✗" } else { "✓" };
-                    self.aside(&format!("  {sign} {}: {summary}", result.outcome))
+                    self.aside(format!("  {sign} {}: {summary}", result.outcome))
                 }
-                _ => Ok(()),
+                _ => Vec::new(),
             },
             Kind::LlmEnd(_) | Kind::TurnEnd(_) => self.break_line(),
             Kind::Ask(ask) => {
                 let text = ask.subject.text.as_deref().unwrap_or("(no text)");
-                self.aside(&format!(
-                    "? {} asks: {text}\n  `minke answer {} approved` or `denied`",
-                    ask.ask, ask.id
-                ))
+                self.aside(format!("? {}: {text}\n  `minke answer {} approved` or `denied`", ask.ask, ask.id))
             }
-            Kind::Answer(answer) => self.aside(&format!("  answered: {}", answer.decision)),
+            Kind::Answer(answer) => self.aside(format!("  answered: {}", answer.decision)),
             Kind::Alert(alert) => {
-                self.break_line()?;
-                self.screen.warn(&alert.message);
-                Ok(())
+                let mut pieces = self.break_line();
+                pieces.push(Piece::Warning(alert.message.clone()));
+                pieces
             }
-            Kind::RunCompleted(end) if self.asides == Asides::Together => {
+            Kind::RunCompleted(end) if together => {
                 let reason = end.reason.as_ref().map(|reason| format!(" ({reason})")).unwrap_or_default();
-                self.aside(&format!("— run {}{reason}", end.result))
+                self.aside(format!("— run {}{reason}", end.result))
             }
-            Kind::RunErrored(error) if self.asides == Asides::Together => {
-                self.aside(&format!("— run failed: {}: {}", error.code, error.message))
+            Kind::RunErrored(error) if together => {
+                self.aside(format!("— run failed: {}: {}", error.code, error.message))
             }
-            _ => Ok(()),
+            _ => Vec::new(),
         }
     }
 
-    pub(crate) fn live(&mut self, event: &Event) -> Result<(), Failure> {
+    fn live(&mut self, event: &Event) -> Vec<Piece> {
         match event {
             Event::TextDelta(delta) => self.text(&delta.text),
-            Event::LlmRetry(retry) => self.aside(&format!(
+            Event::LlmRetry(retry) => self.aside(format!(
                 "· the provider failed ({}); attempt {} of {} in {} ms",
                 retry.error,
-                retry.failed_attempt + 1,
+                retry.failed_attempt.saturating_add(1),
                 retry.max_attempts,
                 retry.wait_ms
             )),
-            _ => Ok(()),
+            _ => Vec::new(),
         }
     }
 
     /// The blocks that were open when we came, or after live events were dropped.
-    pub(crate) fn in_flight(&mut self, in_flight: &InFlight) -> Result<(), Failure> {
+    fn in_flight(&mut self, in_flight: &InFlight) -> Vec<Piece> {
+        let mut pieces = Vec::new();
         for block in &in_flight.blocks {
             if let Block::Text { text } = block {
-                self.catch_up(text)?;
+                pieces.extend(self.catch_up(text));
             }
         }
-        Ok(())
+        pieces
     }
 
-    fn assistant(&mut self, item: &Item) -> Result<(), Failure> {
+    fn assistant(&mut self, item: &Item) -> Vec<Piece> {
         match item {
             Item::Message { role: Role::Assistant, content } => {
-                self.catch_up(&message_text(content))?;
-                self.break_line()
+                let mut pieces = self.catch_up(&message_text(content));
+                pieces.extend(self.break_line());
+                pieces
             }
             Item::ToolCall { name, arguments, .. } if self.asides == Asides::Together => {
                 let arguments = arguments.show();
                 let short: String = arguments.chars().take(ARGUMENTS_CHARS).collect();
                 let more = if short.len() < arguments.len() { "…" } else { "" };
-                self.aside(&format!("· wants {name} {short}{more}"))
+                self.aside(format!("· wants {name} {short}{more}"))
             }
-            _ => Ok(()),
+            _ => Vec::new(),
         }
     }
 
-    /// Shows what is not on the screen yet of a message that is known as a whole.
-    fn catch_up(&mut self, whole: &str) -> Result<(), Failure> {
+    /// What is not on the screen yet of a message that is known as a whole.
+    fn catch_up(&mut self, whole: &str) -> Vec<Piece> {
         match whole.strip_prefix(self.shown.as_str()).map(str::to_owned) {
             Some(rest) => self.text(&rest),
             None => {
-                self.break_line()?;
-                self.text(whole)
+                let mut pieces = self.break_line();
+                pieces.extend(self.text(whole));
+                pieces
             }
         }
     }
 
-    fn text(&mut self, text: &str) -> Result<(), Failure> {
+    fn text(&mut self, text: &str) -> Vec<Piece> {
         if text.is_empty() {
-            return Ok(());
+            return Vec::new();
         }
-        self.screen.out(text)?;
         self.shown.push_str(text);
         self.mid_line = !text.ends_with('\n');
-        Ok(())
+        vec![Piece::Text(text.to_owned())]
     }
 
     /// The message is at its end.
-    fn break_line(&mut self) -> Result<(), Failure> {
+    fn break_line(&mut self) -> Vec<Piece> {
         self.shown.clear();
-        if std::mem::take(&mut self.mid_line) {
-            self.screen.out("\n")?;
-        }
-        Ok(())
+        if std::mem::take(&mut self.mid_line) { vec![Piece::Text("\n".to_owned())] } else { Vec::new() }
     }
 
-    fn aside(&mut self, line: &str) -> Result<(), Failure> {
-        self.break_line()?;
-        match self.asides {
-            Asides::Apart => self.screen.note(line),
-            Asides::Together => self.screen.line(line)?,
-        }
-        Ok(())
+    fn aside(&mut self, line: String) -> Vec<Piece> {
+        let mut pieces = self.break_line();
+        pieces.push(Piece::Aside(line));
+        pieces
     }
 }
 
@@ -182,5 +219,63 @@ pub(crate) fn said(segments: &[InputSegment]) -> String {
         Item::Reasoning { .. } | Item::ToolCall { .. } | Item::ToolResult { .. } | Item::Unknown => {
             String::new()
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use minke_protocol::Delta;
+    use minke_record::{AssistantItem, Chain};
+
+    use super::*;
+
+    fn said_by_model(text: &str) -> Entry {
+        let kind = Kind::AssistantItem(AssistantItem { call: 0, item: Item::assistant(text) });
+        Entry { seq: 7, ts: 0, run: None, more: false, kind, h: Chain::ZERO }
+    }
+
+    fn delta(text: &str) -> Event {
+        Event::TextDelta(Delta { text: text.to_owned() })
+    }
+
+    fn flight(text: &str) -> InFlight {
+        InFlight { blocks: vec![Block::Text { text: text.to_owned() }], commands: Vec::new() }
+    }
+
+    fn printed(pieces: &[Piece]) -> String {
+        let texts = pieces.iter().map(|piece| match piece {
+            Piece::Text(text) => text.clone(),
+            Piece::Aside(line) | Piece::Warning(line) => format!("[{line}]\n"),
+        });
+        texts.collect()
+    }
+
+    #[test]
+    fn a_message_is_shown_once_however_it_came() {
+        let whole = "one two three";
+        let ways: [&[&str]; 4] = [&[], &["one"], &["one ", "two"], &["one ", "two ", "three"]];
+        for streamed in ways {
+            // Streamed from the beginning; joined in the middle; deltas dropped and caught up with.
+            for joined in [None, Some("one two")] {
+                let mut fold = Fold { asides: Asides::Apart, shown: String::new(), mid_line: false };
+                let mut pieces = Vec::new();
+                for piece in streamed {
+                    pieces.extend(fold.live(&delta(piece)));
+                }
+                if let Some(joined) = joined.filter(|joined| joined.starts_with(&streamed.concat())) {
+                    pieces.extend(fold.in_flight(&flight(joined)));
+                }
+                pieces.extend(fold.entry(&said_by_model(whole)));
+                assert_eq!(printed(&pieces), format!("{whole}\n"), "{streamed:?} {joined:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_message_that_turned_out_otherwise_begins_on_a_line_of_its_own() {
+        let mut fold = Fold { asides: Asides::Apart, shown: String::new(), mid_line: false };
+        let mut pieces = fold.live(&delta("wrong"));
+        pieces.extend(fold.entry(&said_by_model("right")));
+        assert_eq!(printed(&pieces), "wrong\nright\n");
     }
 }

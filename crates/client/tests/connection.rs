@@ -1,5 +1,7 @@
 //! The connection, against a socket that says what the test wants it to say.
 
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 

@@ -1,5 +1,7 @@
 //! Who is meant by a word, over real sessions and real leases.
 
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 

@@ -285,3 +285,74 @@ fn call_item(id: String, tool: &str, action: &Action, arguments: Option<&Text>) 
     }
     item
 }
+
+#[cfg(test)]
+mod tests {
+    use minke_protocol::Delta;
+    use minke_record::{AssistantItem, Chain, LlmEnd, LlmOutcome, RunCompleted, RunResult};
+
+    use super::*;
+
+    fn entry(kind: impl Into<Kind>) -> Entry {
+        Entry { seq: 7, ts: 0, run: None, more: false, kind: kind.into(), h: Chain::ZERO }
+    }
+
+    fn said(text: &str) -> Entry {
+        entry(AssistantItem { call: 0, item: Item::assistant(text) })
+    }
+
+    fn delta(text: &str) -> Event {
+        Event::TextDelta(Delta { text: text.to_owned() })
+    }
+
+    fn thought(text: &str) -> Event {
+        Event::ThinkingDelta(Delta { text: text.to_owned() })
+    }
+
+    /// `started item_0`, `updated item_0` …
+    fn told(objects: &[Value]) -> Vec<String> {
+        let word = |object: &Value| object["type"].as_str().unwrap_or_default().replace("item.", "");
+        objects.iter().map(|object| format!("{} {}", word(object), object["item"]["id"])).collect()
+    }
+
+    #[test]
+    fn a_message_has_one_id_from_its_first_word_to_its_entry() {
+        let mut lines = Lines::default();
+        let mut objects = lines.live(&delta("a"));
+        objects.extend(lines.live(&delta("b")));
+        objects.extend(lines.entry(&said("ab")));
+        let all = ["started \"item_0\"", "updated \"item_0\"", "updated \"item_0\"", "completed \"item_0\""];
+        assert_eq!(told(&objects), all);
+        // One that nobody saw coming is whole at once.
+        assert_eq!(told(&lines.entry(&said("c"))), ["completed \"item_1\""]);
+    }
+
+    #[test]
+    fn every_started_item_is_completed() {
+        let cut = entry(LlmEnd { call: 0, outcome: LlmOutcome::Broken, attempts: 1, stream_blob: None });
+        let ended = entry(RunCompleted { result: RunResult::Cancelled, reason: None });
+        for end in [cut, ended] {
+            let mut lines = Lines::default();
+            let mut objects = lines.live(&thought("hm"));
+            objects.extend(lines.live(&delta("a")));
+            objects.extend(lines.entry(&end));
+            let text = told(&objects);
+            for id in ["item_0", "item_1"] {
+                assert_eq!(
+                    text.iter().filter(|line| **line == format!("completed \"{id}\"")).count(),
+                    1,
+                    "{text:?}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn whoever_joins_in_the_middle_gets_what_was_said_before() {
+        let mut lines = Lines::default();
+        let open = InFlight { blocks: vec![Block::Text { text: "ab".to_owned() }], commands: Vec::new() };
+        let objects = lines.in_flight(&open);
+        assert_eq!(objects[1]["item"]["delta"], "ab");
+        assert!(lines.in_flight(&open).is_empty(), "what is known already is not told again");
+    }
+}

@@ -108,7 +108,7 @@ pub(crate) async fn run(exec: Exec, around: &Surroundings, screen: &Screen) -> R
             let terminate = || launched.terminate();
             let watch =
                 Watch { connection, screen, session, which, on_ask: exec.on_ask, terminate: &terminate };
-            watch.to_end().await
+            watch.until_end().await
         }
         Err(failure) => Err(failure),
     };

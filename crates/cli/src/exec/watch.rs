@@ -77,7 +77,7 @@ pub(crate) struct Watch<'a> {
 
 impl Watch<'_> {
     /// Watches until the run has ended. The connection is given back for what comes after.
-    pub(crate) async fn to_end(self) -> Result<(Ending, Seen, Connection), Failure> {
+    pub(crate) async fn until_end(self) -> Result<(Ending, Seen, Connection), Failure> {
         let no_signals = |e| Failure::new(Exit::Failed, "cannot listen for signals").why(e);
         let signals = Signals {
             interrupt: signal(SignalKind::interrupt()).map_err(no_signals)?,
