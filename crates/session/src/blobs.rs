@@ -5,7 +5,9 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
 
+use memchr::memmem::Finder;
 use minke_record::{Blob, hex};
 use sha2::{Digest, Sha256};
 
@@ -147,13 +149,16 @@ pub(crate) fn read_whole(file: &dyn DiskFile, name: &str) -> io::Result<Result<V
 /// Every blob that a line names, whatever its kind, and whether it is only the record of a provider's stream. Quotes
 /// inside a JSON text are escaped, so a key that is found is a key.
 pub(crate) fn named_in(line: &[u8]) -> Vec<(String, Named)> {
+    static FINDERS: LazyLock<[(Finder<'static>, Named); 2]> = LazyLock::new(|| {
+        [(Finder::new(b"\"blob\":\""), Named::Content), (Finder::new(b"\"stream_blob\":\""), Named::Stream)]
+    });
     let mut names = Vec::new();
-    for (key, named) in [(&b"\"blob\":\""[..], Named::Content), (b"\"stream_blob\":\"", Named::Stream)] {
-        for at in memchr::memmem::find_iter(line, key) {
-            let name =
-                line.get(at + key.len()..at + key.len() + 64).and_then(|b| std::str::from_utf8(b).ok());
+    for (finder, named) in FINDERS.iter() {
+        let key = finder.needle().len();
+        for at in finder.find_iter(line) {
+            let name = line.get(at + key..at + key + 64).and_then(|b| std::str::from_utf8(b).ok());
             if let Some(name) = name.filter(|name| layout::is_blob_name(name)) {
-                names.push((name.to_owned(), named));
+                names.push((name.to_owned(), *named));
             }
         }
     }

@@ -10,12 +10,13 @@ use std::sync::{Mutex, PoisonError};
 use minke_record::{ForkedFrom, Position, SessionId};
 
 use crate::blobs::BlobFile;
+use crate::disk::Disk;
 use crate::error::{Damage, StoreError};
 use crate::head;
 use crate::lines::read_exactly;
 use crate::replay::{LogDir, Unreadable, fetch_lists, sealed};
 use crate::store::{Page, Reader, ScanEnd, Sealed};
-use crate::walk::{self, LogFiles, Place, Step, Why, link_before};
+use crate::walk::{self, End, LogFiles, Place, Step, Why, link_before};
 
 /// Reads one log.
 pub(crate) struct LogReader {
@@ -52,21 +53,21 @@ impl LogReader {
 
     fn walk(
         &self,
+        how: Walk,
         from_seq: u64,
         each: &mut dyn FnMut(Sealed) -> Result<ControlFlow<()>, StoreError>,
     ) -> Result<ScanEnd, StoreError> {
         let files = self.log.files()?;
         let from = self.log.io("read", self.place_of(&files, from_seq))?;
         let mut stopped = None;
-        let walked =
-            walk::walk(self.log.disk(), &files, from, &mut |step| match self.give(step, from_seq, each) {
-                Ok(true) => Ok(true),
-                Ok(false) => Ok(false),
-                Err(why) => {
-                    stopped = Some(why);
-                    Ok(false)
-                }
-            });
+        let walked = how(self.log.disk(), &files, from, &mut |step| match self.give(step, from_seq, each) {
+            Ok(true) => Ok(true),
+            Ok(false) => Ok(false),
+            Err(why) => {
+                stopped = Some(why);
+                Ok(false)
+            }
+        });
         match (self.log.io("read", walked)?, stopped) {
             (_, Some(Stopped::Error(error))) => Err(error),
             (_, Some(Stopped::Damage { place, seq, reason })) => {
@@ -117,6 +118,10 @@ impl LogReader {
     }
 }
 
+/// Step by step for a few entries, or with a thread that reads ahead for many.
+type Walk =
+    fn(&dyn Disk, &LogFiles, Place, &mut dyn FnMut(&Step) -> io::Result<bool>) -> io::Result<Option<End>>;
+
 enum Stopped {
     Error(StoreError),
     Damage { place: Place, seq: u64, reason: String },
@@ -143,7 +148,7 @@ impl Reader for LogReader {
     fn page(&self, from_seq: u64, max_entries: usize, max_bytes: usize) -> Result<Page, StoreError> {
         let mut page = Page { entries: Vec::new(), next_seq: None };
         let mut bytes = 0usize;
-        let end = self.walk(from_seq, &mut |sealed| {
+        let end = self.walk(walk::walk, from_seq, &mut |sealed| {
             bytes = bytes.saturating_add(sealed.line.len());
             if !page.entries.is_empty() && (page.entries.len() >= max_entries || bytes > max_bytes) {
                 page.next_seq = Some(sealed.entry.seq);
@@ -165,7 +170,7 @@ impl Reader for LogReader {
         from_seq: u64,
         each: &mut dyn FnMut(Sealed) -> ControlFlow<()>,
     ) -> Result<ScanEnd, StoreError> {
-        self.walk(from_seq, &mut |sealed| Ok(each(sealed)))
+        self.walk(walk::walk_ahead, from_seq, &mut |sealed| Ok(each(sealed)))
     }
 
     fn replay(&self) -> Result<Vec<Sealed>, StoreError> {

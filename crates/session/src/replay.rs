@@ -257,18 +257,22 @@ struct Gather<'a> {
     files: &'a LogFiles,
     limit: Option<u64>,
     cached: Option<Head>,
+    /// The lines since the last carry, one behind the other.
+    text: Vec<u8>,
     lines: Vec<Raw>,
     head: Option<Head>,
-    segment: Option<Raw>,
+    segment: Option<(Mark, Vec<u8>)>,
     good: Option<Place>,
 }
 
-#[derive(Clone)]
+/// Where a line stands in the text.
+#[derive(Clone, Copy)]
 struct Raw {
     mark: Mark,
     /// The first entry of its step.
     step: u64,
-    text: Vec<u8>,
+    from: usize,
+    to: usize,
 }
 
 /// Whether the head may say where to begin.
@@ -285,7 +289,8 @@ enum Finished {
 
 impl<'a> Gather<'a> {
     fn new(log: &'a LogDir, files: &'a LogFiles, limit: Option<u64>) -> Gather<'a> {
-        Gather { log, files, limit, cached: None, lines: Vec::new(), head: None, segment: None, good: None }
+        let (text, lines) = (Vec::new(), Vec::new());
+        Gather { log, files, limit, cached: None, text, lines, head: None, segment: None, good: None }
     }
 
     /// From the carry that the cache names, or from the beginning.
@@ -298,14 +303,14 @@ impl<'a> Gather<'a> {
         if let Some(cached) = cached
             && let Some(text) = head::line_at(self.log.disk(), self.files, &cached.start)?
         {
-            self.segment = Some(Raw { mark: cached.start, step: cached.start.seq, text });
+            self.segment = Some((cached.start, text));
             let end = self.walk_from(cached.carry.place())?;
             if self.head.is_some() {
                 self.cached = Some(cached);
                 return Ok(end);
             }
             // The cache named a line that is no carry, or one whose step was never finished.
-            self.lines.clear();
+            self.forget();
             self.segment = None;
             self.good = None;
         }
@@ -330,43 +335,56 @@ impl<'a> Gather<'a> {
     fn take(&mut self, step: &Step, line: &walk::LineAt) {
         let text = step.text(line);
         let first = step.lines.first().map_or(line.place.seq, |first| first.place.seq);
-        let raw = Raw { mark: Mark::new(line.place, line.h), step: first, text: text.to_vec() };
+        let mark = Mark::new(line.place, line.h);
         let named = line::glance(text).map(|(_, kind)| kind);
-        if named.is_some_and(|kind| kind != "segment_start" && kind != "carry") {
-            self.lines.push(raw);
-            return;
+        if named.is_none_or(|kind| kind == "segment_start" || kind == "carry") {
+            self.take_carry(mark, text);
         }
-        let Ok(entry) = sealed(text).map(|sealed| sealed.entry) else {
-            // `finish` will find that it cannot be read.
-            self.lines.push(raw);
-            return;
-        };
-        match &entry.kind {
-            Kind::SegmentStart(start) => {
-                self.segment = Some(raw.clone());
+        self.keep(mark, first, text);
+    }
+
+    /// Forgets what came before if this line is a carry. One that cannot be read is found again by `finish`.
+    fn take_carry(&mut self, mark: Mark, text: &[u8]) {
+        match sealed(text).map(|sealed| sealed.entry.kind) {
+            Ok(Kind::SegmentStart(start)) => {
+                self.segment = Some((mark, text.to_vec()));
                 if whole(&start.history) {
-                    self.lines.clear();
-                    self.head = Some(Head { carry: raw.mark, start: raw.mark });
+                    self.forget();
+                    self.head = Some(Head { carry: mark, start: mark });
                 }
             }
-            Kind::Carry(carry) if whole(&carry.history) => {
-                if let Some(segment) = self.segment.as_ref().filter(|segment| segment.mark.seq == carry.start)
-                {
-                    self.lines.clear();
-                    self.lines.push(segment.clone());
-                    self.head = Some(Head { carry: raw.mark, start: segment.mark });
+            Ok(Kind::Carry(carry)) if whole(&carry.history) => {
+                let segment = self.segment.clone().filter(|(start, _)| start.seq == carry.start);
+                if let Some((start, segment)) = segment {
+                    self.forget();
+                    self.keep(start, start.seq, &segment);
+                    self.head = Some(Head { carry: mark, start });
                 }
             }
             _ => {}
         }
-        self.lines.push(raw);
+    }
+
+    fn keep(&mut self, mark: Mark, step: u64, text: &[u8]) {
+        let from = self.text.len();
+        self.text.extend_from_slice(text);
+        self.lines.push(Raw { mark, step, from, to: self.text.len() });
+    }
+
+    fn forget(&mut self) {
+        self.lines.clear();
+        self.text.clear();
     }
 
     /// Reads the entries out of the lines and puts spilled lists back.
     fn finish(self, end: End) -> Result<Finished, StoreError> {
         let mut entries = Vec::with_capacity(self.lines.len());
-        for raw in &self.lines {
-            match self.read(raw) {
+        for (raw, read) in self.lines.iter().zip(self.read_all()) {
+            let fetched = read.map_err(Unreadable::Here).and_then(|mut sealed| {
+                fetch_lists(self.log, &mut sealed.entry)?;
+                Ok(sealed)
+            });
+            match fetched {
                 Ok(sealed) => entries.push(sealed),
                 Err(Unreadable::Here(reason)) => {
                     return Ok(Finished::Bad { place: raw.mark.place(), step: raw.step, reason });
@@ -386,17 +404,39 @@ impl<'a> Gather<'a> {
             damage,
             stale: self.head != self.cached,
             head: self.head,
-            segment: self.segment.map(|segment| segment.mark),
+            segment: self.segment.map(|(mark, _)| mark),
             last_ts,
         })))
     }
 
-    fn read(&self, raw: &Raw) -> Result<Sealed, Unreadable> {
-        let mut sealed = sealed(&raw.text).map_err(Unreadable::Here)?;
-        fetch_lists(self.log, &mut sealed.entry)?;
-        Ok(sealed)
+    /// Reading is pure, so where there is much of it every processor helps.
+    fn read_all(&self) -> Vec<Result<Sealed, String>> {
+        let read = |lines: &[Raw]| -> Vec<Result<Sealed, String>> {
+            lines.iter().map(|raw| sealed(&self.text[raw.from..raw.to])).collect()
+        };
+        let helpers = std::thread::available_parallelism().map_or(1, |n| n.get().min(HELPERS));
+        if self.lines.len() < HELP_FROM || helpers < 2 {
+            return read(&self.lines);
+        }
+        let share = self.lines.len().div_ceil(helpers);
+        std::thread::scope(|scope| {
+            let (ours, theirs) = self.lines.split_at(share);
+            let threads: Vec<_> =
+                theirs.chunks(share).map(|part| (part, scope.spawn(move || read(part)))).collect();
+            let mut all = read(ours);
+            for (part, thread) in threads {
+                // A thread that panicked leaves its part to us; then the panic is ours.
+                all.extend(thread.join().unwrap_or_else(|_| read(part)));
+            }
+            all
+        })
     }
 }
+
+/// So many lines are worth a thread.
+const HELP_FROM: usize = 512;
+/// A pod is small; opening one takes no more processors than this.
+const HELPERS: usize = 4;
 
 /// Why an entry whose chain holds cannot be used.
 pub(crate) enum Unreadable {

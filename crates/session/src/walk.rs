@@ -46,7 +46,7 @@ pub(crate) struct LineAt {
 }
 
 /// The lines of a whole step.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Step {
     bytes: Vec<u8>,
     pub(crate) lines: Vec<LineAt>,
@@ -148,6 +148,58 @@ pub(crate) fn walk(
         return state.damaged(disk, files, offset, reason).map(Some);
     }
     Ok(Some(End { good: state.good, why: Why::Tail(0) }))
+}
+
+/// From this size on, a log is read and checked by a thread of its own while the caller works on what was read.
+/// Below, everything happens in one thread and in one order, which is what a simulation needs.
+const AHEAD_FROM_BYTES: u64 = 4 * 1024 * 1024;
+/// How much is handed over at once, and how many of those may wait.
+const BATCH_BYTES: usize = 256 * 1024;
+const BATCHES: usize = 4;
+
+/// The same as `walk`, faster where there is much to read.
+pub(crate) fn walk_ahead(
+    disk: &dyn Disk,
+    files: &LogFiles,
+    from: Place,
+    each: &mut dyn FnMut(&Step) -> io::Result<bool>,
+) -> io::Result<Option<End>> {
+    let mut bytes = 0;
+    for index in from.file..=files.last {
+        bytes += files.open(disk, index)?.size()?;
+    }
+    if bytes.saturating_sub(from.offset) < AHEAD_FROM_BYTES {
+        return walk(disk, files, from, each);
+    }
+    std::thread::scope(|scope| {
+        let (sender, receiver) = std::sync::mpsc::sync_channel::<Vec<Step>>(BATCHES);
+        let walker = scope.spawn(move || {
+            let (mut batch, mut size) = (Vec::new(), 0);
+            let end = walk(disk, files, from, &mut |step| {
+                size += step.bytes.len();
+                batch.push(step.clone());
+                if size < BATCH_BYTES {
+                    return Ok(true);
+                }
+                size = 0;
+                // Nobody listens any more when the caller has had enough.
+                Ok(sender.send(std::mem::take(&mut batch)).is_ok())
+            })?;
+            Ok::<_, io::Error>(if sender.send(batch).is_ok() { end } else { None })
+        });
+        let mut stopped = false;
+        'batches: for batch in &receiver {
+            for step in &batch {
+                if !each(step)? {
+                    stopped = true;
+                    break 'batches;
+                }
+            }
+        }
+        drop(receiver);
+        let end = walker.join().map_err(|_| io::Error::other("the thread that read the log panicked"))??;
+        Ok(if stopped { None } else { end })
+    })
 }
 
 struct Walking {

@@ -27,6 +27,9 @@ use crate::store::{Holder, Sealed, Syncer, Writer};
 use crate::syncer::{Rotation, Shared};
 use crate::walk::Place;
 
+/// Room for a usual line, so that a usual step is put together without moving it.
+const USUAL_LINE_BYTES: usize = 1_536;
+
 /// The writer of a session on a disk.
 pub(crate) struct LogWriter {
     pub(crate) log: LogDir,
@@ -89,7 +92,7 @@ impl LogWriter {
     fn seal(&self, step: Vec<Draft>) -> Result<Written, AppendError> {
         let prev = self.shared.state().link;
         let mut out = Written {
-            bytes: Vec::with_capacity(step.len() * 1024),
+            bytes: Vec::with_capacity(step.len() * USUAL_LINE_BYTES),
             entries: Vec::with_capacity(step.len()),
             blobs: Vec::new(),
             offsets: Vec::with_capacity(step.len()),

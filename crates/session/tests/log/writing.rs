@@ -307,3 +307,44 @@ fn an_ephemeral_session_is_never_synced() {
     assert_eq!(reopen(&store, id(1)).replay, entries);
     assert_eq!(disk.counted(), 0);
 }
+
+#[test]
+fn a_large_log_reads_the_same_as_a_small_one() {
+    let disk = SimDisk::new();
+    let store = store(&disk).unsynced().with_file_bytes(2 << 20);
+    let mut writer = store.create(id(1), step(0, vec![start(id(1))]), Vec::new()).unwrap();
+    let message = "x".repeat(32_000);
+    let mut heads = vec![writer.head().unwrap()];
+    for n in 0..90 {
+        let kinds = (0..=n % 3).map(|_| alert(&message)).collect();
+        let written = writer.append(step(writer.next_seq(), kinds), Vec::new()).unwrap();
+        heads.extend(written.iter().map(|s| minke_record::Position { seq: s.entry.seq, h: s.entry.h }));
+    }
+    drop(writer);
+    let reader = store.reader(id(1)).unwrap();
+    let mut seen = Vec::new();
+    let end = reader.scan(0, &mut |sealed| {
+        seen.push(minke_record::Position { seq: sealed.entry.seq, h: sealed.entry.h });
+        ControlFlow::Continue(())
+    });
+    assert_eq!(end.unwrap(), ScanEnd::Clean { tail: 0 });
+    assert_eq!(seen, heads);
+    let mut count = 0;
+    let stopped = reader.scan(7, &mut |_| {
+        count += 1;
+        if count == 100 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    });
+    assert_eq!((stopped.unwrap(), count), (ScanEnd::Stopped, 100));
+    let path = file(id(1), "log.0002.jsonl");
+    let mut bad = disk.content(&path).unwrap();
+    bad[40_000] ^= 1;
+    disk.put(&path, &bad).unwrap();
+    let mut last = None;
+    let end = reader.scan(0, &mut |sealed| {
+        last = Some(sealed.entry.seq);
+        ControlFlow::Continue(())
+    });
+    let ScanEnd::Damaged(damage) = end.unwrap() else { panic!("a flipped bit is damage") };
+    assert_eq!((damage.file.as_str(), damage.line), ("log.0002.jsonl", 2));
+    assert_eq!(last.map(|seq| seq + 1), Some(damage.seq));
+}
