@@ -21,17 +21,17 @@ use minke_session::{FileStore, RealDisk, Store};
 use serde_json::{Value, json};
 
 /// Nothing here takes this long unless it hangs.
-pub const PATIENCE: Duration = Duration::from_secs(20);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
 static SEED: AtomicU64 = AtomicU64::new(1);
 
-pub struct Home {
-    pub dir: tempfile::TempDir,
-    pub paths: Paths,
+pub(crate) struct Home {
+    pub(crate) dir: tempfile::TempDir,
+    pub(crate) paths: Paths,
 }
 
 impl Home {
-    pub fn new() -> Home {
+    pub(crate) fn new() -> Home {
         let dir = tempfile::tempdir().unwrap();
         let mut env = BTreeMap::new();
         env.insert("MINKE_HOME".into(), dir.path().join("home").into());
@@ -42,20 +42,20 @@ impl Home {
         Home { dir, paths }
     }
 
-    pub fn cwd(&self) -> PathBuf {
+    pub(crate) fn cwd(&self) -> PathBuf {
         self.dir.path().join("work")
     }
 
-    pub fn store(&self) -> FileStore {
+    pub(crate) fn store(&self) -> FileStore {
         FileStore::new(Arc::new(RealDisk), self.paths.sessions())
     }
 
     /// A session whose model plays this script.
-    pub fn session(&self, script: &str) -> SessionId {
+    pub(crate) fn session(&self, script: &str) -> SessionId {
         self.session_with(script, json!({}))
     }
 
-    pub fn session_with(&self, script: &str, mut manifest: Value) -> SessionId {
+    pub(crate) fn session_with(&self, script: &str, mut manifest: Value) -> SessionId {
         let seed = SEED.fetch_add(1, Ordering::Relaxed) ^ (u64::from(std::process::id()) << 32);
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis() as u64;
         let session = SessionId(Ids::new(now, seed).next_uuid());
@@ -84,11 +84,11 @@ impl Home {
     }
 
     /// Starts a pod and waits until it is ready.
-    pub fn start(&self, session: SessionId) -> Running {
+    pub(crate) fn start(&self, session: SessionId) -> Running {
         self.try_start(session).unwrap_or_else(|failed| panic!("the pod did not start: {failed}"))
     }
 
-    pub fn try_start(&self, session: SessionId) -> Result<Running, String> {
+    pub(crate) fn try_start(&self, session: SessionId) -> Result<Running, String> {
         let (mut ours, theirs) = UnixStream::pair().unwrap();
         let paths = self.paths.clone();
         let thread = std::thread::spawn(move || {
@@ -108,7 +108,7 @@ impl Home {
     }
 
     /// Every entry of a session, whose log must be right.
-    pub fn log(&self, session: SessionId) -> Vec<Entry> {
+    pub(crate) fn log(&self, session: SessionId) -> Vec<Entry> {
         let mut entries = Vec::new();
         let reader = self.store().reader(session).unwrap();
         let mut audit = Audit::new();
@@ -123,11 +123,11 @@ impl Home {
         entries
     }
 
-    pub fn kinds(&self, session: SessionId) -> Vec<String> {
+    pub(crate) fn kinds(&self, session: SessionId) -> Vec<String> {
         self.log(session).iter().map(|entry| entry.kind.name().to_owned()).collect()
     }
 
-    pub fn run_results(&self, session: SessionId) -> Vec<String> {
+    pub(crate) fn run_results(&self, session: SessionId) -> Vec<String> {
         let result = |entry: &Entry| match &entry.kind {
             Kind::RunCompleted(e) => Some(e.result.to_string()),
             Kind::RunErrored(e) => Some(e.code.to_string()),
@@ -137,14 +137,14 @@ impl Home {
     }
 }
 
-pub struct Running {
-    pub socket: PathBuf,
+pub(crate) struct Running {
+    pub(crate) socket: PathBuf,
     thread: Option<JoinHandle<Ending>>,
 }
 
 impl Running {
     /// A client that says nothing yet.
-    pub fn connect(&self) -> Client {
+    pub(crate) fn connect(&self) -> Client {
         let short = SocketPath::to(&self.socket).unwrap();
         let socket = UnixStream::connect(short.path()).unwrap();
         socket.set_read_timeout(Some(PATIENCE)).unwrap();
@@ -152,7 +152,7 @@ impl Running {
     }
 
     /// A client that sees everything, with its snapshot read.
-    pub fn attach(&self) -> Client {
+    pub(crate) fn attach(&self) -> Client {
         let mut client = self.connect();
         client.say(
             json!({"method": "hello", "params": {"protocol": 2, "client": {"name": "test", "version": "1"}}}),
@@ -162,44 +162,44 @@ impl Running {
     }
 
     /// A client that gets replies alone.
-    pub fn sender(&self) -> Client {
+    pub(crate) fn sender(&self) -> Client {
         let mut client = self.connect();
         client.say(json!({"method": "hello", "params": {"protocol": 2, "subscribe": "none"}}));
         client.until("hello");
         client
     }
 
-    pub fn stop(mut self) -> Ending {
+    pub(crate) fn stop(mut self) -> Ending {
         self.sender().say(json!({"method": "shutdown"}));
         self.ended()
     }
 
-    pub fn ended(&mut self) -> Ending {
+    pub(crate) fn ended(&mut self) -> Ending {
         self.thread.take().unwrap().join().unwrap()
     }
 }
 
-pub struct Client {
-    pub socket: UnixStream,
+pub(crate) struct Client {
+    pub(crate) socket: UnixStream,
     lines: LineReader,
     ids: u64,
 }
 
 impl Client {
-    pub fn say(&mut self, line: Value) {
+    pub(crate) fn say(&mut self, line: Value) {
         let mut text = line.to_string();
         text.push('\n');
         self.socket.write_all(text.as_bytes()).unwrap();
     }
 
-    pub fn send(&mut self, method: &str, params: Value) -> u64 {
+    pub(crate) fn send(&mut self, method: &str, params: Value) -> u64 {
         self.ids += 1;
         self.say(json!({"method": method, "params": params, "id": self.ids}));
         self.ids
     }
 
     /// The next line, as text.
-    pub fn next_line(&mut self) -> Option<String> {
+    pub(crate) fn next_line(&mut self) -> Option<String> {
         let mut chunk = [0; 64 * 1024];
         loop {
             if let Some(line) = self.lines.next() {
@@ -214,16 +214,16 @@ impl Client {
         }
     }
 
-    pub fn next(&mut self) -> Option<Frame> {
+    pub(crate) fn next(&mut self) -> Option<Frame> {
         self.next_line().map(|line| Frame::parse(&line).unwrap())
     }
 
     /// Reads up to and including the first event of this name.
-    pub fn until(&mut self, name: &str) -> Vec<Frame> {
+    pub(crate) fn until(&mut self, name: &str) -> Vec<Frame> {
         self.until_that(name, |frame| frame.event.name() == name)
     }
 
-    pub fn until_that(&mut self, what: &str, wanted: impl Fn(&Frame) -> bool) -> Vec<Frame> {
+    pub(crate) fn until_that(&mut self, what: &str, wanted: impl Fn(&Frame) -> bool) -> Vec<Frame> {
         let mut seen = Vec::new();
         while let Some(frame) = self.next() {
             let found = wanted(&frame);
@@ -236,12 +236,12 @@ impl Client {
     }
 
     /// Sends a method and reads up to its reply.
-    pub fn ask(&mut self, method: &str, params: Value) -> Result<Value, Value> {
+    pub(crate) fn ask(&mut self, method: &str, params: Value) -> Result<Value, Value> {
         let id = self.send(method, params);
         self.reply(id)
     }
 
-    pub fn reply(&mut self, id: u64) -> Result<Value, Value> {
+    pub(crate) fn reply(&mut self, id: u64) -> Result<Value, Value> {
         loop {
             let line = self.next_line().expect("the pod closed before it replied");
             let value: Value = serde_json::from_str(&line).unwrap();
@@ -257,17 +257,17 @@ impl Client {
     }
 
     /// Everything up to the end of the connection.
-    pub fn rest(&mut self) -> Vec<Frame> {
+    pub(crate) fn rest(&mut self) -> Vec<Frame> {
         std::iter::from_fn(|| self.next()).collect()
     }
 }
 
-pub fn names(frames: &[Frame]) -> Vec<&str> {
+pub(crate) fn names(frames: &[Frame]) -> Vec<&str> {
     frames.iter().map(|frame| frame.event.name()).collect()
 }
 
 /// The entries that these frames showed, by number.
-pub fn entries(frames: &[Frame]) -> Vec<u64> {
+pub(crate) fn entries(frames: &[Frame]) -> Vec<u64> {
     frames
         .iter()
         .filter_map(|frame| match (&frame.event, &frame.place) {
@@ -277,7 +277,7 @@ pub fn entries(frames: &[Frame]) -> Vec<u64> {
         .collect()
 }
 
-pub fn run_end(frame: &Frame) -> Option<String> {
+pub(crate) fn run_end(frame: &Frame) -> Option<String> {
     match &frame.event {
         Event::RunEnd(end) => Some(end.result.to_string()),
         _ => None,
