@@ -204,7 +204,7 @@ impl Story {
             if scene(&mut story.scene, line).map_err(bad)? {
                 continue;
             }
-            if let Some(said) = line.strip_prefix("model >") {
+            if let Some(said) = of_model(line) {
                 let piece = piece(said.trim()).map_err(bad)?;
                 match story.lines.last_mut() {
                     Some(Line { does: Does::Model(pieces), text, .. }) if joins && fits(pieces, &piece) => {
@@ -227,6 +227,11 @@ impl Story {
         }
         Ok(story)
     }
+}
+
+/// What the model says in a line; the sign may stand further right.
+fn of_model(line: &str) -> Option<&str> {
+    line.strip_prefix("model")?.trim_start().strip_prefix('>')
 }
 
 /// Whether a piece belongs to the reply that the pieces before it began.

@@ -88,7 +88,9 @@ impl<'a> Telling<'a> {
         self.world.settle()?;
         match &line.does {
             Does::Model(_) => self.said = Some(at),
-            Does::Crash { .. } | Does::Boot | Does::Fork | Does::Signal => self.said = None,
+            Does::Crash { .. } | Does::Boot | Does::Fork | Does::Signal | Does::Clock { .. } => {
+                self.said = None
+            }
             _ => {}
         }
         if !self.killed {
@@ -302,8 +304,11 @@ impl<'a> Telling<'a> {
     pub(crate) fn recover(&mut self, at: usize, stood: &[Stood]) -> Result<(), Stop> {
         let story = self.story;
         let line = &story.lines[at];
-        if let Some(before) =
-            at.checked_sub(1).map(|before| stood[before]).filter(|before| before.phase.is_some())
+        // A crash of the story's own is this death.
+        let died_anyway = matches!(line.does, Does::Crash { .. } | Does::Boot);
+        if let Some(before) = at.checked_sub(1).map(|before| stood[before])
+            && before.phase.is_some()
+            && !died_anyway
         {
             self.push_on(before)?;
         }
@@ -321,14 +326,15 @@ impl<'a> Telling<'a> {
             Does::User { .. } | Does::Person(_) | Does::Notify { .. } | Does::Child { .. } => {
                 !self.sent.is_some_and(|reply| self.world.replies.contains_key(&reply))
             }
-            Does::Model(_)
+            Does::Clock { .. }
+            | Does::Model(_)
             | Does::ToolsHold
             | Does::ToolsGo
             | Does::Clients(_)
             | Does::Signal
             | Does::Disk(_) => true,
             // A held call died with the process.
-            Does::Tool(_) | Does::Clock { .. } | Does::Crash { .. } | Does::Boot | Does::Must(_) => false,
+            Does::Tool(_) | Does::Crash { .. } | Does::Boot | Does::Must(_) => false,
             Does::Visit(_) | Does::Fork => false,
         }
     }

@@ -1,0 +1,76 @@
+//! The harness is tested too: a driver or a pod that breaks one of the three rules makes kill-everywhere fail, and
+//! says which promise it broke.
+
+use minke_testkit::{Break, Story, SyncWhen, check, kill_everywhere, tell};
+
+const TOOL_ROUND: &str = "
+    user > note it
+    model > Note {\"line\":\"milk\"}
+    model > Noted.
+    pod is idle
+";
+
+fn broken(how: Break) -> String {
+    let story = Story::read("a tool round", TOOL_ROUND).unwrap();
+    let failure =
+        kill_everywhere(&story, SyncWhen::AtOnce, Some(how)).expect_err("a broken rule must be noticed");
+    failure.why
+}
+
+#[test]
+fn the_story_itself_holds() {
+    let story = Story::read("a tool round", TOOL_ROUND).unwrap();
+    let deaths =
+        kill_everywhere(&story, SyncWhen::AtOnce, None).unwrap_or_else(|failure| panic!("{failure}"));
+    assert!(deaths.points > 40 && deaths.deaths >= deaths.points && deaths.compared > 20, "{deaths:?}");
+}
+
+#[test]
+fn acting_before_the_write_is_noticed() {
+    let why = broken(Break::ActBeforeWrite);
+    assert!(why.contains("before entry") || why.contains("not in the log"), "{why}");
+}
+
+#[test]
+fn changing_state_outside_apply_is_noticed() {
+    let why = broken(Break::StateOutsideApply);
+    assert!(why.contains("memory is not what its log says"), "{why}");
+}
+
+#[test]
+fn tearing_a_step_is_noticed() {
+    let why = broken(Break::TearAStep);
+    assert!(why.contains("inside a step"), "{why}");
+}
+
+#[test]
+fn running_a_started_call_again_is_noticed() {
+    let why = broken(Break::RerunStartedCall);
+    assert!(why.contains("was started 2 times"), "{why}");
+}
+
+/// A story whose last line is not so fails, and its report holds everything that happened.
+#[test]
+fn a_story_that_does_not_hold_fails_with_its_transcript() {
+    let story =
+        Story::read("wrong", "user > hello\nmodel > Hi.\ncontext: user hello / assistant Bye.").unwrap();
+    let failure = tell(&story, SyncWhen::AtOnce).expect_err("the model did not say this");
+    assert!(failure.why.contains("assistant Hi."), "{}", failure.why);
+    let report = failure.to_string();
+    for part in ["user > hello", "run_completed(finished)", "ask the model"] {
+        assert!(report.contains(part), "{report}");
+    }
+}
+
+#[test]
+fn stories_can_be_told_in_place() {
+    check(
+        "
+        user   > clean the build folder
+        model  > Sh {\"command\":\"rm -r build\"}
+        person > deny no
+        model  > left as it was
+        pod is idle
+        ",
+    );
+}
