@@ -1,11 +1,12 @@
 //! `minke attach`: join a pod. What happens is printed, lines of stdin are said to it. Leaving never stops the pod.
 
+use std::collections::BTreeSet;
 use std::io::BufRead;
 
 use clap::Args;
 use minke_client::{Connection, Home, find, reach};
 use minke_protocol::{Event, Method, ReplyData, Run, RunMode, Snapshot, Status, Subscribe};
-use minke_record::{InputSegment, Position, SessionId};
+use minke_record::{Entry, InputSegment, Kind, Position, SessionId};
 use tokio::sync::mpsc;
 
 use crate::around::{Surroundings, ids, introduction};
@@ -36,6 +37,7 @@ pub(crate) async fn run(attach: Attach, around: &Surroundings, screen: &Screen) 
         waiting: 0,
         stdin_open: true,
         greeted: false,
+        echoed: around.stdin_terminal.then(BTreeSet::new),
     };
     for _ in 0..=REJOINS {
         let socket = reach(&home, session).await?.socket;
@@ -76,6 +78,8 @@ struct Room<'a> {
     waiting: u64,
     stdin_open: bool,
     greeted: bool,
+    /// What was typed here, by its `op_id`: a terminal shows it already.
+    echoed: Option<BTreeSet<String>>,
 }
 
 impl Room<'_> {
@@ -103,7 +107,12 @@ impl Room<'_> {
                     Some(line) => {
                         self.waiting += 1;
                         running = true;
-                        connection.send(say(line)).await?;
+                        let op_id = ids().next_uuid().to_string();
+                        if let Some(echoed) = &mut self.echoed {
+                            echoed.insert(op_id.clone());
+                        }
+                        let input = vec![InputSegment::text(line)];
+                        connection.send(Method::Run(Run { input, mode: RunMode::Queue, op_id: Some(op_id) })).await?;
                     }
                 },
                 signal = tokio::signal::ctrl_c() => {
@@ -119,6 +128,7 @@ impl Room<'_> {
     fn event(&mut self, event: &Event) -> Result<Option<bool>, Failure> {
         match event {
             Event::Snapshot(snapshot) => return self.snapshot(snapshot).map(Some),
+            Event::Entry(event) if self.is_echo(&event.entry) => {}
             Event::Entry(event) => self.transcript.entry(&event.entry)?,
             Event::InFlight(in_flight) => self.transcript.in_flight(in_flight)?,
             Event::Status(status) => return Ok(Some(status.status == Status::Running)),
@@ -134,6 +144,18 @@ impl Room<'_> {
         Ok(None)
     }
 
+    /// An input is remembered until its run begins, which is the last that is heard of it.
+    fn is_echo(&mut self, entry: &Entry) -> bool {
+        let Some(echoed) = &mut self.echoed else { return false };
+        match &entry.kind {
+            Kind::UserInput(input) => {
+                let begins_later = input.queued.is_some();
+                input.op_id.as_ref().is_some_and(|op_id| echoed.remove(op_id)) && !begins_later
+            }
+            _ => false,
+        }
+    }
+
     fn snapshot(&mut self, snapshot: &Snapshot) -> Result<bool, Failure> {
         if !std::mem::replace(&mut self.greeted, true) {
             let greeting = &snapshot.greeting;
@@ -144,7 +166,9 @@ impl Room<'_> {
             for notice in &greeting.notices {
                 self.screen.note(notice);
             }
-            if snapshot.older {
+            let first = snapshot.entries.first().map(|entry| &entry.kind);
+            let from_the_beginning = matches!(first, Some(Kind::SegmentStart(start)) if start.segment == 0);
+            if snapshot.older && !from_the_beginning {
                 self.screen.note(&format!("older entries: `minke log show s_{}`", self.session));
             }
         }
@@ -158,11 +182,6 @@ impl Room<'_> {
         }
         Ok(snapshot.status == Status::Running)
     }
-}
-
-fn say(line: String) -> Method {
-    let op_id = Some(ids().next_uuid().to_string());
-    Method::Run(Run { input: vec![InputSegment::text(line)], mode: RunMode::Queue, op_id })
 }
 
 /// Lines of stdin, read by a thread of their own: a read of a terminal cannot be given up.

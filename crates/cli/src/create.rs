@@ -39,7 +39,7 @@ pub(crate) fn create(
     home: &Home,
 ) -> Result<(SessionId, OwnedFd), Failure> {
     let cwd = working_directory(new.cwd.as_deref(), around)?;
-    let manifest = manifest(&new, &cwd)?;
+    let manifest = manifest(&new, &around.cwd, &cwd)?;
     let name = pod_name(new.name.as_deref(), &cwd, home)?;
     let by = Actor::person("cli");
     let session = SessionId(ids().next_uuid());
@@ -84,8 +84,9 @@ fn working_directory(wish: Option<&Path>, around: &Surroundings) -> Result<PathB
     Ok(dir)
 }
 
-/// The defaults with everything that was said. The model is had once here, so that a wrong one is refused now.
-fn manifest(new: &NewPod, cwd: &Path) -> Result<Manifest, Failure> {
+/// The defaults with everything that was said. Files are named from where the person stands (`here`). The model is had
+/// once, as the pod will have it in `cwd`, so that a wrong one is refused now.
+fn manifest(new: &NewPod, here: &Path, cwd: &Path) -> Result<Manifest, Failure> {
     let mut value = Manifest::default().to_value();
     for pair in &new.set {
         set_key(&mut value, pair)?;
@@ -107,8 +108,9 @@ fn manifest(new: &NewPod, cwd: &Path) -> Result<Manifest, Failure> {
         let failure = Failure::usage(&e).code("unknown_model");
         std::error::Error::source(&e).map(|cause| failure.clone().why(cause)).unwrap_or(failure)
     };
-    minke_llm::resolve(reference, cwd).map_err(unavailable)?;
-    manifest.model.reference = Some(minke_llm::canonical(reference, cwd).map_err(unavailable)?);
+    let reference = minke_llm::canonical(reference, here).map_err(unavailable)?;
+    minke_llm::resolve(&reference, cwd).map_err(unavailable)?;
+    manifest.model.reference = Some(reference);
     Ok(manifest)
 }
 

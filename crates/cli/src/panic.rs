@@ -42,3 +42,29 @@ fn write(dir: &Path, info: &PanicHookInfo<'_>) -> std::io::Result<PathBuf> {
 fn what<'a>(info: &'a PanicHookInfo<'_>) -> &'a str {
     info.payload_as_str().unwrap_or("a value that is no text")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_panic_leaves_a_report() {
+        let home = tempfile::tempdir().unwrap();
+        let env = [("MINKE_HOME".into(), home.path().as_os_str().to_owned())].into();
+        let around = Surroundings {
+            user: minke_registry::Surroundings { env, uid: 0 },
+            cwd: home.path().to_owned(),
+            stdin_terminal: false,
+            stdout_terminal: false,
+            stderr_terminal: false,
+        };
+        report_to(&around);
+        let panicked = std::panic::catch_unwind(|| panic!("a promise was broken here"));
+        drop(std::panic::take_hook());
+        assert!(panicked.is_err());
+        let reports: Vec<_> = fs::read_dir(home.path().join("state/reports")).unwrap().collect();
+        assert_eq!(reports.len(), 1);
+        let text = fs::read_to_string(reports[0].as_ref().unwrap().path()).unwrap();
+        assert!(text.contains("a promise was broken here") && text.contains("panic.rs"), "{text}");
+    }
+}

@@ -3,10 +3,12 @@
 use clap::{Args, ValueEnum};
 use minke_client::{Delivered, Delivery, deliver, find};
 use minke_protocol::{Method, Run, RunMode};
-use minke_record::{Actor, InputSegment};
+use minke_record::limits::TEXT_BYTES;
+use minke_record::{Actor, InputSegment, Text};
 use serde_json::json;
 
 use crate::around::{Surroundings, ids, introduction, seed};
+use crate::exec::read_stdin;
 use crate::failure::{Exit, Failure};
 use crate::screen::Screen;
 use crate::visit::queue_step;
@@ -15,7 +17,7 @@ use crate::visit::queue_step;
 pub(crate) struct Send {
     /// A live pod's name, a session's id, or a name that a session had
     name: String,
-    /// What to say
+    /// What to say; `-` reads it from stdin
     text: String,
     /// What happens to it while a run is going on
     #[arg(long, value_enum, default_value_t)]
@@ -39,11 +41,18 @@ enum Mode {
 }
 
 pub(crate) async fn run(send: Send, around: &Surroundings, screen: &Screen) -> Result<Exit, Failure> {
-    if send.text.trim().is_empty() {
+    let text = if send.text == "-" { read_stdin()? } else { send.text };
+    if text.trim().is_empty() {
         return Err(Failure::usage("there is nothing to say").hint("`minke send NAME \"text\"`"));
     }
     let home = around.home()?;
     let session = find(&home, &send.name)?.session;
+    let content = if text.len() > TEXT_BYTES {
+        // Too long for a frame, perhaps: the blob goes first, and the message names it.
+        Text::Blob(home.store.put_blob(session, text.into_bytes())?)
+    } else {
+        Text::Here(text)
+    };
     let mode = match send.mode {
         Mode::Queue => RunMode::Queue,
         Mode::Steer => RunMode::Steer,
@@ -51,7 +60,7 @@ pub(crate) async fn run(send: Send, around: &Surroundings, screen: &Screen) -> R
         Mode::Reject => RunMode::Reject,
     };
     let op_id = send.op_id.unwrap_or_else(|| ids().next_uuid().to_string());
-    let input = vec![InputSegment::text(send.text)];
+    let input = vec![InputSegment::Text { content }];
     // Whatever the mode, a session that sleeps has no run to wait for.
     let visit = queue_step(input.clone(), Some(op_id.clone()), Actor::person("cli"), seed());
     let delivery = Delivery {

@@ -5,15 +5,14 @@
 //! Invariant: what the model says is shown once, whether it was streamed, joined in the middle or missed
 //! (`a_message_is_shown_once_however_it_came`).
 
+use std::collections::BTreeMap;
+
 use minke_protocol::{Block, Event, InFlight};
-use minke_record::{Content, Entry, InputSegment, Item, Kind, Role, flatten};
+use minke_record::{CallId, Content, Entry, InputSegment, Item, Kind, Role, flatten};
 
 use crate::exec::json::message_text;
 use crate::failure::Failure;
 use crate::screen::Screen;
-
-/// The longest piece of a call's arguments that is shown on its line.
-const ARGUMENTS_CHARS: usize = 100;
 
 /// Where the lines around the model's words go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,7 +32,7 @@ pub(crate) struct Transcript {
 
 impl Transcript {
     pub(crate) fn new(screen: Screen, asides: Asides) -> Transcript {
-        Transcript { screen, fold: Fold { asides, shown: String::new(), mid_line: false } }
+        Transcript { screen, fold: Fold::new(asides) }
     }
 
     pub(crate) fn entry(&mut self, entry: &Entry) -> Result<(), Failure> {
@@ -82,9 +81,15 @@ struct Fold {
     shown: String,
     /// The last thing on stdout was not a newline.
     mid_line: bool,
+    /// The tools of calls that were not dispatched yet.
+    wished: BTreeMap<CallId, String>,
 }
 
 impl Fold {
+    fn new(asides: Asides) -> Fold {
+        Fold { asides, shown: String::new(), mid_line: false, wished: BTreeMap::new() }
+    }
+
     fn entry(&mut self, entry: &Entry) -> Vec<Piece> {
         let together = self.asides == Asides::Together;
         match &entry.kind {
@@ -94,15 +99,18 @@ impl Fold {
             }
             Kind::AssistantItem(assistant) => self.assistant(&assistant.item),
             Kind::ToolDispatch(dispatch) => {
+                self.wished.remove(&dispatch.call_id);
                 let action = &dispatch.action;
                 let what = action.command.as_ref().or(action.writes.first()).or(action.reads.first());
                 let what = what.map(|what| format!(" {what}")).unwrap_or_default();
                 self.aside(format!("· {}{what}", dispatch.tool))
             }
             Kind::ToolResult(result) => match &result.item {
-                Item::ToolResult { summary, is_error, .. } => {
+                Item::ToolResult { call_id, summary, is_error, .. } => {
                     let sign = if *is_error { "✗" } else { "✓" };
-                    self.aside(format!("  {sign} {}: {summary}", result.outcome))
+                    // A call that never started has not been named yet.
+                    let tool = self.wished.remove(call_id).map(|tool| format!("{tool} ")).unwrap_or_default();
+                    self.aside(format!("  {sign} {tool}{}: {summary}", result.outcome))
                 }
                 _ => Vec::new(),
             },
@@ -160,11 +168,9 @@ impl Fold {
                 pieces.extend(self.break_line());
                 pieces
             }
-            Item::ToolCall { name, arguments, .. } if self.asides == Asides::Together => {
-                let arguments = arguments.show();
-                let short: String = arguments.chars().take(ARGUMENTS_CHARS).collect();
-                let more = if short.len() < arguments.len() { "…" } else { "" };
-                self.aside(format!("· wants {name} {short}{more}"))
+            Item::ToolCall { call_id, name, .. } => {
+                self.wished.insert(call_id.clone(), name.clone());
+                Vec::new()
             }
             _ => Vec::new(),
         }
@@ -257,7 +263,7 @@ mod tests {
         for streamed in ways {
             // Streamed from the beginning; joined in the middle; deltas dropped and caught up with.
             for joined in [None, Some("one two")] {
-                let mut fold = Fold { asides: Asides::Apart, shown: String::new(), mid_line: false };
+                let mut fold = Fold::new(Asides::Apart);
                 let mut pieces = Vec::new();
                 for piece in streamed {
                     pieces.extend(fold.live(&delta(piece)));
@@ -273,7 +279,7 @@ mod tests {
 
     #[test]
     fn a_message_that_turned_out_otherwise_begins_on_a_line_of_its_own() {
-        let mut fold = Fold { asides: Asides::Apart, shown: String::new(), mid_line: false };
+        let mut fold = Fold::new(Asides::Apart);
         let mut pieces = fold.live(&delta("wrong"));
         pieces.extend(fold.entry(&said_by_model("right")));
         assert_eq!(printed(&pieces), "wrong\nright\n");

@@ -121,7 +121,11 @@ pub(crate) async fn run(exec: Exec, around: &Surroundings, screen: &Screen) -> R
         }
     };
     let name = launched.ready.name.clone();
-    let status = stop(Some(connection), launched, &socket).await;
+    let status = if ending == Ending::Left {
+        leave(connection).await
+    } else {
+        stop(Some(connection), launched, &socket).await
+    };
     if let Some(path) = &exec.output_last_message {
         write_last_message(path, &home, session, &seen)?;
     }
@@ -175,35 +179,44 @@ async fn go_on(
     Ok(Begun { session, launched, since, which: Which::Input { op_id } })
 }
 
-/// Shuts the pod down and waits for its process.
+/// The pod is told and not waited for.
+async fn leave(mut connection: Connection) -> Result<std::process::ExitStatus, String> {
+    let shutdown = Method::Shutdown(Shutdown { mode: ShutdownMode::Now });
+    let told = connection.send(shutdown).await;
+    Err(told.map_or_else(|e| e.to_string(), |_| "the pod stops by itself".to_owned()))
+}
+
+/// Shuts the pod down and waits for its process, unless the person does not want to.
 async fn stop(
     connection: Option<Connection>,
     mut launched: Launched,
     socket: &std::path::Path,
 ) -> Result<std::process::ExitStatus, String> {
-    let connection = match connection {
-        Some(connection) => Some(connection),
-        None => Connection::open(socket, Subscribe::None, None, introduction()).await.ok(),
-    };
-    if let Some(mut connection) = connection {
+    let pid = launched.pid();
+    let asked = async {
+        let connection = match connection {
+            Some(connection) => Some(connection),
+            None => Connection::open(socket, Subscribe::None, None, introduction()).await.ok(),
+        };
+        let Some(mut connection) = connection else { return };
         let shutdown = Method::Shutdown(Shutdown { mode: ShutdownMode::Now });
         // A pod that is gone already need not be told; what counts is the end of its process, below.
         if connection.send(shutdown).await.is_ok() {
-            let drain = async { while let Ok(Some(_)) = connection.next().await {} };
-            // The deadline is that of the process.
-            drop(tokio::time::timeout(STOP_WAIT, drain).await);
+            while let Ok(Some(_)) = connection.next().await {}
         }
+    };
+    let until = tokio::time::Instant::now() + STOP_WAIT;
+    tokio::select! {
+        // The deadline is that of the process, below.
+        _ = tokio::time::timeout_at(until, asked) => {}
+        _ = tokio::signal::ctrl_c() => return Err(format!("the pod's process {pid} was not waited for")),
     }
-    let pid = launched.pid();
-    match launched.ended_within(STOP_WAIT).await {
+    match launched.ended_within(until.saturating_duration_since(tokio::time::Instant::now())).await {
         Ok(Some(status)) => Ok(status),
-        Ok(None) => {
-            let killed = launched.kill();
-            Err(match killed {
-                Ok(()) => format!("the pod's process {pid} did not stop and was killed"),
-                Err(e) => format!("the pod's process {pid} did not stop and cannot be killed: {e}"),
-            })
-        }
+        Ok(None) => Err(match launched.kill() {
+            Ok(()) => format!("the pod's process {pid} did not stop and was killed"),
+            Err(e) => format!("the pod's process {pid} did not stop and cannot be killed: {e}"),
+        }),
         Err(e) => Err(format!("the end of the pod's process {pid} cannot be seen: {e}")),
     }
 }
@@ -313,14 +326,12 @@ fn read_prompt(word: Option<&str>, around: &Surroundings, optional: bool) -> Res
     Ok(Some(text))
 }
 
-fn read_stdin() -> Result<String, Failure> {
+pub(crate) fn read_stdin() -> Result<String, Failure> {
     let mut text = String::new();
     let read = std::io::stdin().lock().take(PROMPT_BYTES + 1).read_to_string(&mut text);
-    read.map_err(|e| {
-        Failure::usage("cannot read the prompt from stdin").why(e).hint("it must be UTF-8 text")
-    })?;
+    read.map_err(|e| Failure::usage("cannot read stdin").why(e).hint("it must be UTF-8 text"))?;
     if text.len() as u64 > PROMPT_BYTES {
-        return Err(Failure::usage(format!("the prompt on stdin is longer than {PROMPT_BYTES} bytes"))
+        return Err(Failure::usage(format!("the text on stdin is longer than {PROMPT_BYTES} bytes"))
             .hint("name the file in the prompt instead of piping it"));
     }
     Ok(text)

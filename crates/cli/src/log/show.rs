@@ -28,6 +28,10 @@ pub(crate) struct Show {
 }
 
 pub(crate) fn run(show: &Show, around: &Surroundings, screen: &Screen) -> Result<Exit, Failure> {
+    if let Some(unknown) = show.kind.iter().find(|kind| !Kind::NAMES.contains(&kind.as_str())) {
+        return Err(Failure::usage(format!("`{unknown}` is no kind of entry"))
+            .hint(format!("one of {}", Kind::NAMES.join(", "))));
+    }
     let home = around.home()?;
     let session = chosen(&home, show.session.as_deref())?;
     let reader = home.store.reader(session)?;

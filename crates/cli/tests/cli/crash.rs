@@ -145,6 +145,9 @@ fn a_live_pod_is_paused_resumed_told_and_watched() {
     assert_eq!(world.only_pod()["activity"], "model");
     let queued = world.json(&["send", "tale", "later", "--json"]);
     assert!(queued["result"]["queued"].is_string(), "{queued}");
+    // Longer than one frame: it travels as a blob.
+    let long = world.pipe(&"long ".repeat(1_200_000), &["send", "tale", "-", "--json"]);
+    assert_eq!(long.code, Some(0), "{}", long.err);
     let refused = world.run(&["send", "tale", "now", "--mode", "reject"]);
     assert_eq!(refused.code, Some(1), "{refused:?}");
     let refused = world.run(&["resume", "tale"]);
