@@ -1,6 +1,6 @@
 //! Private files and directories: made 0700 and 0600, replaced whole, their ends kept.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::Path;
@@ -17,6 +17,16 @@ pub(crate) fn make_dir(path: &Path) -> io::Result<()> {
 /// would wipe the row of a live pod.
 pub(crate) fn open_lock(path: &Path) -> io::Result<File> {
     OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(PRIVATE_FILE).open(path)
+}
+
+/// Tries for a lock. A signal in the middle is no answer, so it is asked again.
+pub(crate) fn ask_lock(attempt: impl Fn() -> Result<(), TryLockError>) -> Result<(), TryLockError> {
+    loop {
+        match attempt() {
+            Err(TryLockError::Error(e)) if e.kind() == io::ErrorKind::Interrupted => {}
+            answer => return answer,
+        }
+    }
 }
 
 /// Puts new content in a file's place at once: temp file, then rename. The temp file's name is fixed because every

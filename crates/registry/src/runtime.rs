@@ -13,7 +13,7 @@ use std::time::{Duration, Instant, SystemTime};
 use minke_record::{PodName, SessionId};
 
 use crate::error::{RegistryError, at};
-use crate::files::{make_dir, open_lock, read_small, replace, tail};
+use crate::files::{ask_lock, make_dir, open_lock, read_small, replace, tail};
 use crate::lease::{Row, ScopeLease};
 use crate::paths::Paths;
 use crate::status::PodStatus;
@@ -160,7 +160,7 @@ impl Runtime {
         let file = open_lock(&path).map_err(at("open", &path))?;
         let until = Instant::now() + LOCK_WAIT;
         loop {
-            match file.try_lock() {
+            match ask_lock(|| file.try_lock()) {
                 Ok(()) => return Ok(file),
                 Err(TryLockError::WouldBlock) if Instant::now() < until => std::thread::sleep(LOCK_RETRY),
                 Err(TryLockError::WouldBlock) => {
@@ -176,7 +176,7 @@ impl Runtime {
         make_dir(&dir).map_err(at("make", &dir))?;
         let path = dir.join("lease");
         let file = open_lock(&path).map_err(at("open", &path))?;
-        match file.try_lock() {
+        match ask_lock(|| file.try_lock()) {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
                 let holder = Row::read(&path).map_err(at("read", &path))?.map(Box::new);
@@ -220,7 +220,7 @@ impl Runtime {
             }
             Err(e) => return Err(at("open", path)(e)),
         };
-        match file.try_lock_shared() {
+        match ask_lock(|| file.try_lock_shared()) {
             Ok(()) => {
                 look.reclaimed.extend(self.bury(dir)?);
                 return Ok(());

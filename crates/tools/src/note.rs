@@ -161,6 +161,8 @@ fn lock(file: &File, path: &Path) -> Result<(), ToolError> {
                     show(path)
                 )));
             }
+            // A signal in the middle is no answer.
+            Err(TryLockError::Error(e)) if e.kind() == io::ErrorKind::Interrupted => {}
             Err(TryLockError::Error(e)) => return Err(ToolError::Failed(explain(path, &e))),
         }
     }
