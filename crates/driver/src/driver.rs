@@ -9,9 +9,7 @@ use std::time::Duration;
 
 use minke_model::ModelEvent;
 use minke_pod::{Order, Pod, ReplyTo, Request, What};
-use minke_protocol::{
-    Event, Frame, Hello, Id, Nothing, Place, Refusal, ReplyData, ServerHello, Set, Subscribe, encode,
-};
+use minke_protocol::{Event, Hello, Nothing, Place, Refusal, ReplyData, Set, encode};
 use minke_record::{AlertLevel, AlertSource, ErrorCode, Item};
 use minke_registry::ScopeLease;
 use serde_json::Value;
@@ -22,7 +20,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 use crate::Ending;
 use crate::answers::{self, Introduction};
 use crate::calls::Calls;
-use crate::clients::{Asked, Asker, Client, Clients, ForOne, Join, Rejoin};
+use crate::clients::{Asked, Asker, Client, Clients, Join, Rejoin};
 use crate::clock::Clock;
 use crate::errands::Errands;
 use crate::library::Library;
@@ -127,7 +125,7 @@ impl Driver {
     /// Opens one letter.
     fn open(&mut self, letter: Mail) {
         match letter {
-            Mail::Join { client, hello, id } => self.join(client, hello, id),
+            Mail::Join { client, hello } => self.join(client, hello),
             Mail::Behind(client) => self.rejoin(client),
             Mail::Left(id) => {
                 self.clients.forget(id);
@@ -179,21 +177,7 @@ impl Driver {
     }
 
     /// A client's first line has decided what it gets.
-    fn join(&mut self, client: Arc<Client>, hello: Option<Hello>, id: Option<Id>) {
-        if let Some(hello) = &hello {
-            client.introduce(hello);
-            let server = ServerHello::new(concat!("minke ", env!("CARGO_PKG_VERSION")));
-            let at = self.stream.here();
-            client.send(at, ForOne::Line { line: Frame::one(Event::Hello(server)).line(), waited: None });
-            if let Some(id) = id {
-                let line = minke_protocol::reply(id, ReplyData::ok(&Nothing {}));
-                client.send(at, ForOne::Line { line, waited: None });
-            }
-        }
-        let hello = hello.unwrap_or_else(Hello::full);
-        if hello.subscribe == Subscribe::None {
-            return;
-        }
+    fn join(&mut self, client: Arc<Client>, hello: Hello) {
         let around = Box::new(answers::around(&self.pod, &self.introduction, self.log.head()));
         let segment_start = self.pod.state().segment.as_ref().map_or(0, |segment| segment.start);
         let join = Box::new(Join { hello, alerts: Vec::new(), around, segment_start, place: None });

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use minke_model::{Failure, ModelEvent};
 use minke_pod::{CallEnd, FileFound, Prepared, Rewind};
-use minke_protocol::{Hello, Id, Refusal, ReplyData};
+use minke_protocol::{Hello, Refusal, ReplyData};
 use minke_record::{CallId, Position};
 
 use crate::clients::{Asked, Asker, Client, ClientId};
@@ -21,8 +21,7 @@ pub(crate) enum Mail {
     /// A client's first line, or the absence of one, has decided what it gets.
     Join {
         client: Arc<Client>,
-        hello: Option<Hello>,
-        id: Option<Id>,
+        hello: Hello,
     },
     /// A client has fallen behind and needs a new place in the stream.
     Behind(Arc<Client>),

@@ -55,6 +55,8 @@ pub(crate) struct Client {
 #[derive(Debug, Default)]
 struct Own {
     items: VecDeque<Placed>,
+    /// While the client waits for its place in the stream: what comes after its snapshot.
+    held: Option<VecDeque<Placed>>,
     bytes: usize,
     /// Nothing more will be read from this client.
     ended: bool,
@@ -163,9 +165,21 @@ impl Client {
         if let ForOne::Line { line, .. } = &what {
             own.bytes += line.len();
         }
-        own.items.push_back(Placed { at, what });
+        let joins = matches!(what, ForOne::Join(_));
+        match &mut own.held {
+            Some(held) if !joins => held.push_back(Placed { at, what }),
+            Some(_) | None => own.items.push_back(Placed { at, what }),
+        }
+        if joins && let Some(held) = own.held.take() {
+            own.items.extend(held);
+        }
         drop(own);
         self.wake.notify_one();
+    }
+
+    /// Holds everything back that is sent from now on, until the client joins: alerts and snapshot come first.
+    fn hold(&self) {
+        self.own().held.get_or_insert_default();
     }
 
     /// Waits until one more method may wait, and until this client has taken most of what it was sent.
@@ -209,11 +223,11 @@ impl Client {
     fn deafen(&self) {
         self.deaf.store(true, Ordering::Relaxed);
         let mut own = self.own();
-        let items = std::mem::take(&mut own.items);
+        let (items, held) = (std::mem::take(&mut own.items), own.held.take());
         own.bytes = 0;
         drop(own);
         // The methods that they answer wait no longer.
-        drop(items);
+        drop((items, held));
         self.drained.notify_one();
     }
 }

@@ -9,7 +9,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use minke_protocol::limits::{HELLO_MS, TOO_LONG_CLOSES};
-use minke_protocol::{BadRequest, Hello, Id, LineFault, LineReader, Method, Refusal, Request};
+use minke_protocol::{
+    BadRequest, Event, Frame, Hello, Id, LineFault, LineReader, Method, Nothing, Refusal, ReplyData, Request,
+    ServerHello, Subscribe,
+};
 use minke_record::ErrorCode;
 use tokio::io::AsyncReadExt;
 use tokio::net::unix::OwnedReadHalf;
@@ -121,7 +124,23 @@ impl Reading {
 
     async fn join(&mut self, hello: Option<Hello>, id: Option<Id>) {
         self.joined = true;
-        self.tell(Mail::Join { client: Arc::clone(&self.client), hello, id }).await;
+        if let Some(hello) = &hello {
+            self.client.introduce(hello);
+            let server = ServerHello::new(concat!("minke ", env!("CARGO_PKG_VERSION")));
+            self.send(Frame::one(Event::Hello(server)).line());
+            if let Some(id) = id {
+                self.send(minke_protocol::reply(id, ReplyData::ok(&Nothing {})));
+            }
+        }
+        let hello = hello.unwrap_or_else(Hello::full);
+        if hello.subscribe != Subscribe::None {
+            self.client.hold();
+            self.tell(Mail::Join { client: Arc::clone(&self.client), hello }).await;
+        }
+    }
+
+    fn send(&self, line: Arc<str>) {
+        self.client.send(self.door.stream.here(), ForOne::Line { line, waited: None });
     }
 
     async fn refuse(&self, bad: BadRequest) {

@@ -137,13 +137,14 @@ fn resident_bytes() -> usize {
 #[test]
 fn a_slow_client_catches_up_from_the_log() {
     let home = Home::new();
-    // Many rounds, each with several entries: more than a client's queue holds.
+    // Together more than a client's queue and the kernel's buffers hold.
+    const RUNS: usize = 24;
     let session = home.session("loop = true\n[[turn]]\ntext = \"again\"\n");
     let pod = home.start(session);
     let mut slow = pod.attach();
     let mut sender = pod.sender();
-    let long = "x".repeat(100_000);
-    for _ in 0..80 {
+    let long = "x".repeat(200_000);
+    for _ in 0..RUNS {
         sender.ask("run", json!({"input": long, "mode": "queue"})).unwrap();
         sender.ask("wait", json!({"until": "idle", "timeout_ms": 60000})).unwrap();
     }
@@ -157,7 +158,7 @@ fn a_slow_client_catches_up_from_the_log() {
     assert_eq!(told.from_seq, entries(&seen[..lag]).last().unwrap() + 1);
     assert_eq!(entries(&seen[lag..])[0], told.from_seq);
     // Every event of an entry comes once, also of those that were missed.
-    assert_eq!(names(&seen).iter().filter(|name| **name == "user_message").count(), 80);
+    assert_eq!(names(&seen).iter().filter(|name| **name == "user_message").count(), RUNS);
     assert_eq!(pod.stop(), Ending::Stopped);
     assert_eq!(names(&slow.rest()).last().copied(), Some("shutdown"));
 }
