@@ -240,6 +240,19 @@ impl SimDisk {
         Ok(())
     }
 
+    /// Flips bits of one byte of a file, durably.
+    pub fn flip(&self, path: &Path, at: usize, bits: u8) {
+        let mut world = self.world();
+        let id = world.find(path);
+        if let Some(Node::File(file)) = id.and_then(|id| world.nodes.get_mut(&id)) {
+            for content in [&mut file.data, &mut file.durable] {
+                if let Some(byte) = content.get_mut(at) {
+                    *byte ^= bits;
+                }
+            }
+        }
+    }
+
     fn meet(&self, operation: Operation) -> io::Result<Fate> {
         self.world().meet(self.process, operation)
     }
