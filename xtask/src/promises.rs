@@ -62,13 +62,10 @@ pub fn test_names(text: &str) -> impl Iterator<Item = &str> {
         let line = line.trim();
         if line.starts_with("#[test]") || line.starts_with("#[tokio::test") {
             marked = true;
-            return None;
-        }
-        if line.starts_with("#[") || line.starts_with("//") {
-            return None;
         }
         let head = line.strip_prefix("async ").unwrap_or(line);
-        let name = head.strip_prefix("fn ").and_then(|rest| rest.split('(').next());
-        std::mem::take(&mut marked).then_some(name).flatten()
+        // Attributes and comments between the two may take several lines: the mark waits for a function.
+        let name = head.strip_prefix("fn ").and_then(|rest| rest.split('(').next())?;
+        std::mem::take(&mut marked).then_some(name)
     })
 }

@@ -99,6 +99,6 @@ fn promises_and_tests_are_read_as_written() {
     assert_eq!(made[0].tests, ["it_holds"]);
     assert!(made[1].tests.is_empty());
 
-    let code = "fn not_one() {}\n#[test]\n#[cfg(unix)]\nfn it_holds() {\n}\n#[tokio::test]\nasync fn and_this() {}\nfn nor_this() {}\n";
+    let code = "fn not_one() {}\n#[test]\n#[should_panic(\n    expected = \"x\"\n)]\nfn it_holds() {\n}\n#[tokio::test]\nasync fn and_this() {}\nfn nor_this() {}\n";
     assert_eq!(promises::test_names(code).collect::<Vec<_>>(), ["it_holds", "and_this"]);
 }

@@ -18,7 +18,7 @@ use point::{Outcome, Point};
 use shim::{Kind, Shim};
 
 /// Rounds (a note and an answer each) in the script of one run. Enough for the points that are promised below.
-const ROUNDS: usize = 18;
+const ROUNDS: usize = 15;
 /// The same for `cargo xtask faults`.
 const LONG_ROUNDS: usize = 30;
 /// What one sweep must come to at least, all kinds together.

@@ -164,6 +164,8 @@ fn script_of(rounds: usize) -> String {
         ));
     }
     script.push_str("\n[[turn]]\ntext = \"All is noted.\"\n");
+    // The next run is a short one: that it works is asked, not how long it can go on.
+    script.push_str("\n[[turn]]\nwhen = \"Go on\"\ntext = \"Gone on.\"\n");
     script
 }
 
