@@ -48,10 +48,17 @@ pub(crate) fn fork(store: &FileStore, fork: Fork<'_>) -> Result<Box<dyn Writer>,
     let (step, blobs) = made.map_err(|reason| StoreError::NoFork { id: fork.parent, reason })?;
     let marker = mark(store, &parent, fork.id)?;
     let made = sync_parent(store, &parent, replayed.good).and_then(|()| store.make(fork.id, step, blobs));
-    made.map_err(|error| match store.disk().remove_file(&marker) {
-        // A marker of a fork that is not there is found out when the parent is deleted.
-        Ok(()) | Err(_) => error,
-    })
+    made.inspect_err(|_| unmark(store, fork.id, &marker))
+}
+
+/// Takes back the marker of a fork that did not come to be. One that is there needs its marker, whoever made it; and a
+/// marker that stays by mistake is found out when the parent is deleted.
+fn unmark(store: &FileStore, id: SessionId, marker: &Path) {
+    if matches!(store.disk().meta(&store.path(id)), Ok(None)) {
+        match store.disk().remove_file(marker) {
+            Ok(()) | Err(_) => {}
+        }
+    }
 }
 
 fn mark(store: &FileStore, parent: &LogDir, id: SessionId) -> Result<PathBuf, StoreError> {

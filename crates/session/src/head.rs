@@ -14,7 +14,8 @@ use sha2::{Digest, Sha256};
 use crate::disk::{Disk, OpenHow};
 use crate::layout;
 use crate::lines::{Found, Lines, read_exactly};
-use crate::walk::{LogFiles, Place, envelope, link_before};
+use crate::locate::link_before;
+use crate::walk::{LogFiles, Place, envelope};
 
 /// Larger than any head.
 const HEAD_BYTES: usize = 4 * 1024;

@@ -14,9 +14,10 @@ use crate::disk::Disk;
 use crate::error::{Damage, StoreError};
 use crate::head;
 use crate::lines::read_exactly;
+use crate::locate::{link_before, locate};
 use crate::replay::{LogDir, Unreadable, fetch_lists, sealed};
 use crate::store::{Page, Reader, ScanEnd, Sealed};
-use crate::walk::{self, End, LogFiles, Place, Step, Why, link_before};
+use crate::walk::{self, End, LogFiles, Place, Step, Why};
 
 /// Reads one log.
 pub(crate) struct LogReader {
@@ -48,7 +49,7 @@ impl LogReader {
         if seq == 0 {
             return Ok(Place::ORIGIN);
         }
-        Ok(walk::locate(self.log.disk(), files, seq)?.unwrap_or(Place::ORIGIN))
+        Ok(locate(self.log.disk(), files, seq)?.unwrap_or(Place::ORIGIN))
     }
 
     fn walk(

@@ -14,8 +14,8 @@ use minke_record::Chain;
 
 use crate::disk::{Disk, DiskFile, OpenHow};
 use crate::error::SyncError;
+use crate::locate::link_ending_at;
 use crate::store::Syncer;
-use crate::walk::link_ending_at;
 
 /// More than this is not kept in memory: the writer syncs first. A step is at most a few lines of 2 MiB.
 pub(crate) const PENDING_BYTES: usize = 16 * 1024 * 1024;
