@@ -16,6 +16,8 @@ use crate::transcript::{Asides, Transcript};
 
 /// Lines of stdin that wait to be said: a person types slower, and a pipe can wait.
 const LINES: usize = 64;
+/// How many typed lines are remembered: more than a queue holds.
+const ECHOES: usize = 256;
 /// How often a pod that died is started again before giving up.
 const REJOINS: u32 = 3;
 
@@ -109,6 +111,10 @@ impl Room<'_> {
                         running = true;
                         let op_id = ids().next_uuid().to_string();
                         if let Some(echoed) = &mut self.echoed {
+                            // Those that were refused never begin; forgetting one costs a repeated line.
+                            if echoed.len() >= ECHOES {
+                                echoed.clear();
+                            }
                             echoed.insert(op_id.clone());
                         }
                         let input = vec![InputSegment::text(line)];

@@ -9,11 +9,12 @@ use std::process::ExitCode;
 
 use minke_client::{ConnectionError, DeliverError, FindError, LaunchError};
 use minke_protocol::Refusal;
-use minke_record::ErrorCode;
+use minke_record::{ErrorCode, SessionId};
 use minke_registry::{PathsError, RegistryError};
-use minke_session::{AppendError, StoreError, SyncError};
+use minke_session::{AppendError, Holder, StoreError, SyncError};
 use serde_json::{Value, json};
 
+use crate::around::now;
 use crate::screen::clean;
 
 /// What the exit code means; `docs/cli.md` has the table.
@@ -214,16 +215,32 @@ impl From<RegistryError> for Failure {
 
 impl From<StoreError> for Failure {
     fn from(error: StoreError) -> Failure {
+        if let StoreError::Held { id, who } = &error {
+            return held(*id, who);
+        }
         let exit = match &error {
             StoreError::NotFound { .. } | StoreError::NoSuchEntry { .. } | StoreError::Exists { .. } => {
                 Exit::Usage
             }
-            StoreError::Held { .. } => Exit::TryLater,
             StoreError::Io { .. } | StoreError::Append { .. } => Exit::Storage,
             _ => Exit::Failed,
         };
         Failure::new(exit, &error).because(&error).hint(error.hint())
     }
+}
+
+/// Somebody else works on the session.
+fn held(session: SessionId, who: &Holder) -> Failure {
+    let since = who.since.map(|since| format!(", since {} s", now().saturating_sub(since) / 1_000));
+    // Without its time, which is for programs.
+    let whom = Holder { since: None, ..who.clone() };
+    let name = who.name.as_ref().map_or_else(|| format!("s_{session}"), ToString::to_string);
+    Failure::new(Exit::TryLater, format!("somebody else works on session s_{session}"))
+        .code("held")
+        .why(format!("{whom} holds it{}", since.unwrap_or_default()))
+        .hint(format!(
+            "`minke send {name} \"…\"` or `minke attach {name}` talks to it; `minke stop {name}` ends it"
+        ))
 }
 
 impl From<AppendError> for Failure {
@@ -247,12 +264,16 @@ impl From<ConnectionError> for Failure {
 impl From<LaunchError> for Failure {
     fn from(error: LaunchError) -> Failure {
         let exit = match &error {
+            LaunchError::Failed { why, .. } if why.code == ErrorCode::Conflict => Exit::TryLater,
             LaunchError::Failed { why, .. } => Exit::of(&why.code),
             LaunchError::Registry(_) | LaunchError::Io { .. } => Exit::Storage,
             LaunchError::Died { .. } | LaunchError::Silent { .. } => Exit::Failed,
         };
         let mut failure = Failure::new(exit, &error).because(&error);
-        for line in error.said() {
+        // What the pod said on both ways is said once.
+        let told = error.to_string();
+        let news = |line: &&String| !told.contains(line.trim_start_matches("error: "));
+        for line in error.said().iter().filter(news) {
             failure = failure.why(format!("the pod said: {line}"));
         }
         failure.hint("the session is as it was; the same command tries again")
@@ -294,6 +315,9 @@ impl From<DeliverError> for Failure {
             DeliverError::Registry(error) => error.into(),
             DeliverError::Launch(error) => error.into(),
             DeliverError::Connection(error) => error.into(),
+            DeliverError::Stopping { ref pod } => Failure::new(Exit::TryLater, &error)
+                .why("it ends when its run does, or it hangs")
+                .hint(format!("try again in a moment; `minke stop {pod} --kill` ends one that hangs")),
             DeliverError::Damaged { session, .. } => Failure::new(Exit::Failed, &error).hint(format!(
                 "`minke fork {session}` goes on from what is intact; `minke log repair` shows the rest"
             )),

@@ -41,6 +41,10 @@ pub(crate) fn run(pod: Pod, around: &Surroundings) -> Result<ExitCode, Failure> 
     let ready = inherited(pod.ready_fd)?;
     let paths = around.paths()?;
     paths.create()?;
+    // It was started as /proc/self/exe, and would be called `exe` in lists of processes.
+    #[cfg(target_os = "linux")]
+    rustix::thread::set_name(c"minke")
+        .map_err(|e| Failure::new(Exit::Failed, "cannot name the process").why(e))?;
     let args = PodArgs { session, lease, ready, paths, signals: true };
     let ending = minke_driver::run(args).map_err(|e| {
         Failure::new(Exit::Failed, format!("the pod of session s_{session} cannot run")).why(e)

@@ -11,9 +11,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use minke_protocol::{ClientInfo, Method, Refusal, Subscribe};
+use minke_protocol::{Activity, ClientInfo, Method, Refusal, StatusReply, Subscribe};
 use minke_record::{
-    Alert, AlertLevel, AlertSource, Blob, Draft, Durability, Kind, Millis, PodName, Position, SessionId,
+    Alert, AlertLevel, AlertSource, Blob, Draft, Durability, ErrorCode, Kind, Millis, PodName, Position,
+    SessionId,
 };
 use minke_registry::{Paths, RegistryError, Runtime};
 use minke_session::{AppendError, Damage, OpenLog, Sealed, Store, StoreError, SyncError};
@@ -88,8 +89,10 @@ pub async fn deliver(home: &Home, delivery: Delivery<'_>) -> Result<Delivered, D
             },
         };
         match ask(&socket, &delivery).await {
-            Ok(Ok(result)) => return Ok(Delivered::Replied { pod, result }),
-            Ok(Err(refusal)) => return Err(DeliverError::Refused { pod: Some(pod), refusal }),
+            Ok(Answer::Given(result)) => return Ok(Delivered::Replied { pod, result }),
+            Ok(Answer::Stopping) if Instant::now() < until => tokio::time::sleep(DELIVER_RETRY).await,
+            Ok(Answer::Stopping) => return Err(DeliverError::Stopping { pod }),
+            Ok(Answer::Refused(refusal)) => return Err(DeliverError::Refused { pod: Some(pod), refusal }),
             Err(e) if e.is_nobody() && Instant::now() < until => tokio::time::sleep(DELIVER_RETRY).await,
             Err(e) => return Err(e.into()),
         }
@@ -186,12 +189,27 @@ fn live(home: &Home, session: SessionId) -> Result<Option<(PodName, PathBuf)>, R
     Ok(look.by_session(session).map(|live| (live.row.name.clone(), live.row.socket.clone())))
 }
 
-async fn ask(
-    socket: &std::path::Path,
-    delivery: &Delivery<'_>,
-) -> Result<Result<Value, Refusal>, ConnectionError> {
+/// What a pod said to a method.
+enum Answer {
+    Given(Value),
+    Refused(Refusal),
+    /// It is on its way out: its session can be woken again in a moment.
+    Stopping,
+}
+
+async fn ask(socket: &std::path::Path, delivery: &Delivery<'_>) -> Result<Answer, ConnectionError> {
     let mut connection = Connection::open(socket, Subscribe::None, None, delivery.client.clone()).await?;
-    connection.ask(delivery.method.clone(), ANSWER_WAIT).await
+    let refusal = match connection.ask(delivery.method.clone(), ANSWER_WAIT).await? {
+        Ok(result) => return Ok(Answer::Given(result)),
+        Err(refusal) => refusal,
+    };
+    if refusal.code == ErrorCode::Conflict {
+        let status = connection.ask::<StatusReply>(Method::Status, ANSWER_WAIT).await?;
+        if status.is_ok_and(|status| status.activity == Some(Activity::Stopping)) {
+            return Ok(Answer::Stopping);
+        }
+    }
+    Ok(Answer::Refused(refusal))
 }
 
 fn probe() -> ClientInfo {
@@ -203,6 +221,8 @@ fn probe() -> ClientInfo {
 pub enum DeliverError {
     #[error("{}", .refusal.message)]
     Refused { pod: Option<PodName>, refusal: Refusal },
+    #[error("pod `{pod}` is stopping and has not ended in {} s", DELIVER_WAIT.as_secs())]
+    Stopping { pod: PodName },
     #[error("session s_{session} cannot be gone on with: {damage}")]
     Damaged { session: SessionId, damage: Damage },
     #[error("cannot write to session s_{session}")]

@@ -2,45 +2,16 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
+mod house;
 
 use minke_client::{FindError, Home, find};
-use minke_record::{Actor, Draft, Durability, FORMAT, Ids, Kind, PodName, Scope, SessionId, SessionStart};
-use minke_registry::{Paths, Row, Runtime, Surroundings};
-use minke_session::{FileStore, RealDisk};
+use minke_record::{Ids, PodName, SessionId};
+use minke_registry::{Row, Runtime};
 
-fn home(dir: &std::path::Path) -> Home {
-    let env = BTreeMap::from([("MINKE_HOME".into(), dir.as_os_str().to_owned())]);
-    let uid = rustix::process::getuid().as_raw();
-    let paths = Paths::find(&Surroundings { env, uid }).unwrap();
-    paths.create().unwrap();
-    let store = FileStore::new(Arc::new(RealDisk), paths.sessions());
-    Home { paths, store: Arc::new(store) }
-}
+use house::home;
 
 fn session(home: &Home, at: u64, name: &str) -> SessionId {
-    let id = SessionId(Ids::new(at, at).next_uuid());
-    let start = SessionStart {
-        session: id,
-        format: FORMAT,
-        version: "0".to_owned(),
-        name: name.parse().unwrap(),
-        created_by: Actor::minke(),
-        cwd: "/".to_owned(),
-        workspace: "/".to_owned(),
-        git: None,
-        manifest: serde_json::json!({}),
-        scope: Scope::default(),
-        mandate: None,
-        metadata: None,
-        parent: None,
-        from: None,
-    };
-    let draft =
-        Draft { seq: 0, ts: at, run: None, kind: Kind::SessionStart(start), durability: Durability::Barrier };
-    drop(home.store.create(id, vec![draft], Vec::new()).unwrap());
-    id
+    house::session(home, at, name).0
 }
 
 #[test]

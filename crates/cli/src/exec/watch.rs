@@ -289,7 +289,14 @@ impl Watching<'_> {
 
     async fn asked(&mut self, ask: AskId, text: Option<&str>) -> Result<Option<Ending>, Failure> {
         match self.watch.on_ask {
-            OnAsk::Wait => Ok(None),
+            OnAsk::Wait => {
+                if self.watch.screen.json {
+                    self.watch
+                        .screen
+                        .note(&format!("waits for an answer: `minke answer {ask} approved` or `denied`"));
+                }
+                Ok(None)
+            }
             OnAsk::Fail => Ok(Some(Ending::Unanswered { ask, text: text.unwrap_or("(no text)").to_owned() })),
             OnAsk::Deny => {
                 let note = Some("nobody is there to answer (--on-ask deny)".to_owned());

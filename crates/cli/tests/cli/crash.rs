@@ -21,7 +21,7 @@ fn killed() -> World {
     let world = World::new();
     world.write("s.toml", SLOW);
     let mut going = world.start(&["exec", "--json", "--name", "tale", "--model", "scripted:s.toml", "go"]);
-    going.until("\"delta\":\"Half\"");
+    going.until("Half");
     kill(&world.only_pod()["pid"]);
     let done = going.end();
     assert_eq!(done.code, Some(75), "{done:?}");
@@ -121,7 +121,7 @@ fn a_second_writer_is_told_who_holds_the_session() {
     let world = World::new();
     world.write("s.toml", SLOW);
     let mut going = world.start(&["exec", "--json", "--name", "tale", "--model", "scripted:s.toml", "go"]);
-    going.until("\"delta\":\"Half\"");
+    going.until("Half");
     let pid = world.only_pod()["pid"].to_string();
     let second = world.run(&["exec", "--resume", "tale", "me too"]);
     assert_eq!(second.code, Some(75), "{second:?}");
@@ -140,7 +140,7 @@ fn a_live_pod_is_paused_resumed_told_and_watched() {
     let world = World::new();
     world.write("s.toml", SLOW);
     let mut going = world.start(&["exec", "--json", "--name", "tale", "--model", "scripted:s.toml", "go"]);
-    going.until("\"delta\":\"Half\"");
+    going.until("Half");
     assert_eq!(world.only_pod()["state"], "running");
     assert_eq!(world.only_pod()["activity"], "model");
     let queued = world.json(&["send", "tale", "later", "--json"]);

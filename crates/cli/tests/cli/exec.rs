@@ -208,7 +208,7 @@ fn the_first_ctrl_c_cancels_the_run_and_stops_the_pod() {
     let world = World::new();
     world.write("s.toml", SLOW);
     let mut going = world.start(&["exec", "--json", "--model", "scripted:s.toml", "go"]);
-    going.until("\"delta\":\"Half\"");
+    going.until("Half");
     going.signal(Signal::INT);
     let done = going.end();
     assert_eq!(done.code, Some(130), "{done:?}");
@@ -222,7 +222,7 @@ fn sigterm_leaves_a_run_that_can_be_resumed() {
     let world = World::new();
     world.write("s.toml", SLOW);
     let mut going = world.start(&["exec", "--json", "--model", "scripted:s.toml", "go"]);
-    going.until("\"delta\":\"Half\"");
+    going.until("Half");
     going.signal(Signal::TERM);
     let done = going.end();
     assert_eq!(done.code, Some(75), "{done:?}");

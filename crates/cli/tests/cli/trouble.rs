@@ -180,15 +180,17 @@ fn a_pod_that_cannot_start_says_why_and_leaves_nothing() {
     let world = World::new();
     world.write("s.toml", "loop = true\n[[turn]]\ntext = \"hi\"\n");
     assert_eq!(world.run(&["exec", "--name", "tale", "--model", "scripted:s.toml", "go"]).code, Some(0));
-    // A file stands where the directory of the pods should be.
-    let pods = world.home().join("run/pods");
-    std::fs::remove_dir_all(&pods).unwrap();
-    std::fs::write(&pods, "").unwrap();
+    // A file stands where the pod wants its directory.
+    let place = world.home().join("run/pods/tale");
+    std::fs::write(&place, "").unwrap();
     let done = world.run(&["exec", "--resume", "tale", "go on"]);
-    assert_ne!(done.code, Some(0), "{done:?}");
-    assert!(done.err.starts_with("error: "), "{}", done.err);
-    std::fs::remove_file(&pods).unwrap();
+    clear(&done, 1, &["could not start", "pods/tale", "  try: "]);
+    assert_eq!(done.err.matches("could not start").count(), 1, "{}", done.err);
+    let starting = std::fs::read_dir(world.home().join("run/starting")).unwrap();
+    assert_eq!(starting.count(), 0, "its stderr has served its purpose");
+    std::fs::remove_file(&place).unwrap();
     assert_eq!(world.json(&["ps", "--json"]), Value::Array(Vec::new()));
+    // Nobody holds the lease any more, and what was said waits in the queue.
     let done = world.run(&["exec", "--resume", "tale", "go on"]);
     assert_eq!(done.code, Some(0), "{done:?}");
     world.verify();
