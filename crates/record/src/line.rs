@@ -161,17 +161,17 @@ fn write_body(envelope: Envelope, kind: &Kind, out: &mut Vec<u8>) {
         out.pop();
         return;
     }
-    write!(out, "{{\"seq\":{},\"ts\":{},", envelope.seq, envelope.ts).expect(INFALLIBLE);
+    write!(out, "{{\"seq\":{},\"ts\":{}", envelope.seq, envelope.ts).expect(INFALLIBLE);
     if let Some(run) = envelope.run {
-        write!(out, "\"run\":\"{run}\",").expect(INFALLIBLE);
+        write!(out, ",\"run\":\"{run}\"").expect(INFALLIBLE);
     }
     if envelope.more {
-        out.extend_from_slice(b"\"more\":true,");
+        out.extend_from_slice(b",\"more\":true");
     }
     let brace = out.len();
     serde_json::to_writer(&mut *out, kind).expect(INFALLIBLE);
     // The kind is an object of its own; its braces go, its fields stay in ours.
-    out.remove(brace);
+    out[brace] = b',';
     out.pop();
 }
 

@@ -37,7 +37,7 @@ fn main() {
 
 fn append(disk: &Arc<Timed>, home: &Path) {
     let store = FileStore::new(disk.clone(), home.join("append"));
-    let (mut rates, mut alone) = (Vec::new(), Vec::new());
+    let (mut rates, mut spent, mut total) = (Vec::new(), Duration::ZERO, 0);
     for n in 0..SAMPLES as u64 {
         let mut writer = create(&store, n);
         let steps: Vec<Vec<Draft>> = prepared(writer.next_seq(), 40_000).collect();
@@ -48,13 +48,14 @@ fn append(disk: &Arc<Timed>, home: &Path) {
         }
         let took = started.elapsed().saturating_sub(Duration::from_nanos(disk.nanos() - synced));
         rates.push(entries as f64 / took.as_secs_f64());
-        alone.push(entries as f64 / (busy() - worked).as_secs_f64());
+        spent += busy() - worked;
+        total += entries;
         drop(writer);
         store.delete(id(n)).expect("nobody holds it");
     }
     let rate = median(&mut rates);
     goal("append of 1 KiB entries in steps of 16, a second", rate, rate >= 300_000.0, ">= 300000", &rates);
-    println!("  by processor time: {:.0} a second", median(&mut alone));
+    println!("  by processor time: {:.0} a second", total as f64 / spent.as_secs_f64());
 }
 
 /// Four threads' worth of barriers share syncs: the writer appends while another thread syncs.
@@ -98,7 +99,7 @@ fn read_all(disk: &Arc<Timed>, home: &Path) {
     let mut scans = Vec::new();
     let mut verified = Vec::new();
     let mut bytes = 0u64;
-    let mut cpu = Vec::new();
+    let mut cpu = Duration::ZERO;
     for _ in 0..SAMPLES {
         let (started, worked) = (Instant::now(), busy());
         let reader = store.reader(id(1)).expect("the session is there");
@@ -110,7 +111,7 @@ fn read_all(disk: &Arc<Timed>, home: &Path) {
             })
             .expect("a good log");
         scans.push(millis(started.elapsed()));
-        cpu.push(millis(busy() - worked));
+        cpu += busy() - worked;
         let started = Instant::now();
         assert!(verify(&store, id(1), &mut |_| {}).expect("a good log").is_ok());
         verified.push(millis(started.elapsed()));
@@ -124,7 +125,7 @@ fn read_all(disk: &Arc<Timed>, home: &Path) {
         "<= 500",
         &scans,
     );
-    println!("  by processor time: {:.1} ms", median(&mut cpu));
+    println!("  by processor time: {:.1} ms", millis(cpu) / SAMPLES as f64);
     goal("the same with verify (blobs, epochs, lineage), ms", verify, verify <= 500.0, "<= 500", &verified);
     println!("peak memory so far: {} KiB", peak_kib());
 }
@@ -148,7 +149,7 @@ fn resume(disk: &Arc<Timed>, home: &Path, after: u64, limit: u64) {
     }
     writer.syncer().sync().expect("a disk that syncs");
     drop(writer);
-    let (mut times, mut cpu) = (Vec::new(), Vec::new());
+    let (mut times, mut cpu) = (Vec::new(), Duration::ZERO);
     for _ in 0..SAMPLES {
         let synced = disk.nanos();
         let (started, worked) = (Instant::now(), busy());
@@ -156,12 +157,12 @@ fn resume(disk: &Arc<Timed>, home: &Path, after: u64, limit: u64) {
         let took = started.elapsed().saturating_sub(Duration::from_nanos(disk.nanos() - synced));
         assert!(open.replay.len() as u64 >= after && open.alerts.is_empty());
         times.push(millis(took));
-        cpu.push(millis(busy() - worked));
+        cpu += busy() - worked;
     }
     let time = median(&mut times);
     let what = format!("open for resume with {after} entries after the last carry, ms");
     goal(&what, time, time <= limit as f64, &format!("<= {limit}"), &times);
-    println!("  by processor time: {:.1} ms", median(&mut cpu));
+    println!("  by processor time: {:.1} ms", millis(cpu) / SAMPLES as f64);
 }
 
 fn goal(what: &str, value: f64, met: bool, wanted: &str, samples: &[f64]) {
@@ -179,14 +180,14 @@ fn millis(time: Duration) -> f64 {
     time.as_secs_f64() * 1e3
 }
 
-/// What this process has spent on a processor so far: on a shared machine the truer figure.
+/// What this process has spent on a processor so far, ended threads too: on a shared machine the truer figure. The
+/// kernel counts it in hundredths of a second, so it is taken over all samples together.
 fn busy() -> Duration {
-    let threads = std::fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
-    let nanos = threads.filter_map(|thread| {
-        let text = std::fs::read_to_string(thread.path().join("schedstat")).ok()?;
-        text.split(' ').next()?.parse::<u64>().ok()
-    });
-    Duration::from_nanos(nanos.sum())
+    let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    let after_name = stat.rsplit(')').next().unwrap_or_default();
+    let ticks: u64 =
+        after_name.split(' ').skip(12).take(2).filter_map(|field| field.parse::<u64>().ok()).sum();
+    Duration::from_millis(ticks * 10)
 }
 
 /// The kernel's own count of the most memory this process had.
