@@ -5,6 +5,7 @@
 //! Invariant: a failure before `ready` leaves no socket and no runtime directory behind, and the session as it was
 //! (`a_pod_that_cannot_start_leaves_nothing_behind`).
 
+use std::collections::HashMap;
 use std::fs;
 use std::io::Write;
 use std::os::fd::OwnedFd;
@@ -14,10 +15,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use minke_client::{Failed, Ready, ReadyLine};
+use minke_manifest::SyncMode;
 use minke_pod::{Boot, Pod, State, What};
-use minke_record::{AlertLevel, AlertSource, ErrorCode, Kind, PodName, ToolSpec};
+use minke_record::{AlertLevel, AlertSource, ErrorCode, PodName, ToolSpec};
 use minke_registry::{PathsError, RegistryError, Row, Runtime, ScopeLease, SocketPath};
-use minke_session::{FileStore, OpenLog, RealDisk, Store, StoreError};
+use minke_session::{AppendError, OpenLog, Store, StoreError};
 use minke_tool::Place;
 use tokio::net::UnixListener;
 use tokio::sync::mpsc;
@@ -27,7 +29,7 @@ use crate::calls::Calls;
 use crate::carrying::chain;
 use crate::clients::Clients;
 use crate::clock::Clock;
-use crate::driver::{Driver, Storage};
+use crate::driver::{Driver, Storage, Troubles};
 use crate::errands::Errands;
 use crate::library::Library;
 use crate::log::Log;
@@ -48,35 +50,43 @@ pub(crate) enum BootError {
     Store(#[from] StoreError),
     #[error(transparent)]
     Registry(#[from] RegistryError),
-    #[error("the session's log has no session_start")]
+    #[error("the session's log has no session_start; `minke log repair` shows what it holds")]
     NoStart,
-    #[error("cannot {what} {}: {source}", path.display())]
+    #[error("cannot {what} {}", path.display())]
     Io { what: &'static str, path: PathBuf, source: std::io::Error },
-    #[error("the log could not be written")]
-    Unwritten,
+    #[error("the pod's first entries could not be written")]
+    Unwritten(#[source] AppendError),
 }
 
 impl BootError {
+    fn io(what: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(std::io::Error) -> BootError {
+        let path = path.into();
+        move |source| BootError::Io { what, path, source }
+    }
+
     fn failed(&self) -> Failed {
         let code = match self {
             BootError::Store(StoreError::NotFound { .. }) => ErrorCode::NotFound,
             BootError::Store(StoreError::Held { .. })
             | BootError::Registry(RegistryError::DuplicateName { .. }) => ErrorCode::Conflict,
-            BootError::Store(_) | BootError::NoStart | BootError::Unwritten => ErrorCode::StorageFailed,
+            BootError::Store(_) | BootError::NoStart | BootError::Unwritten(_) => ErrorCode::StorageFailed,
             BootError::Paths(_) | BootError::Registry(_) | BootError::Io { .. } => ErrorCode::Internal,
         };
         let hint = match self {
             BootError::Store(error) => format!("; {}", error.hint()),
-            _ => String::new(),
+            BootError::Unwritten(error) => format!("; {}", error.hint()),
+            BootError::Paths(_) | BootError::Registry(_) | BootError::NoStart | BootError::Io { .. } => {
+                String::new()
+            }
         };
         Failed { code, message: format!("{}{hint}", chain(self)) }
     }
 }
 
 /// Starts the pod, works, and stops.
-pub(crate) async fn live(mut args: PodArgs) -> Ending {
+pub(crate) async fn live(mut args: PodArgs, store: Arc<dyn Store>) -> Ending {
     let ready = args.ready.take().map(StdUnixStream::from);
-    match start(args).await {
+    match start(args, store) {
         Ok((driver, listener)) => {
             let line = ReadyLine::Ready(Ready {
                 name: driver.scope.row().name.clone(),
@@ -104,10 +114,9 @@ fn say(ready: Option<StdUnixStream>, line: &ReadyLine) {
     }
 }
 
-async fn start(args: PodArgs) -> Result<(Driver, UnixListener), BootError> {
+fn start(args: PodArgs, store: Arc<dyn Store>) -> Result<(Driver, UnixListener), BootError> {
     args.paths.create()?;
-    let store: Arc<dyn Store> = Arc::new(FileStore::new(Arc::new(RealDisk), args.paths.sessions()));
-    let open = open(&*store, args.session, args.lease)?;
+    let mut open = open(&*store, args.session, args.lease)?;
     if let Some(damage) = open.damaged {
         return Err(StoreError::Damaged { id: args.session, damage }.into());
     }
@@ -115,54 +124,23 @@ async fn start(args: PodArgs) -> Result<(Driver, UnixListener), BootError> {
     let (Some(about), Some(name)) = (state.facts.about.clone(), state.facts.name.clone()) else {
         return Err(BootError::NoStart);
     };
+    open.writer.introduce(&name).map_err(BootError::io("sign", "the session's lease"))?;
+    let mut outlet = Outlet::new(Arc::new(Stream::new()));
+    outlet.keep_alerts(&open.replay);
     let runtime = Runtime::new(&args.paths);
+    let hands = Hands {
+        log: Log::new(open.writer, state.manifest.session.durability == SyncMode::Lazy)
+            .map_err(BootError::io("start", "the thread that syncs"))?,
+        clock: Clock::start().map_err(BootError::io("read", "/dev/urandom"))?,
+        signals: Signals::catch(args.signals).map_err(BootError::io("catch", "signals"))?,
+        library: Library::new(store, args.session, PathBuf::from(&about.cwd)),
+        place: Place { cwd: PathBuf::from(&about.cwd), scope: about.scope },
+        runtime: runtime.clone(),
+    };
     let parent = about.parent.as_ref().map(|parent| parent.session);
-    let scope = runtime.claim(Row::here(name.clone(), args.session, parent))?;
-    let cwd = PathBuf::from(&about.cwd);
-    let (mail, mailbox) = mpsc::channel(MAILBOX);
-    let library = Library::new(store, args.session, cwd.clone());
-    let mut models = Models::new(library.clone(), mail.clone());
-    let (boot, introduction) = boot(&state, &scope, &cwd, &mut models);
-    let stream = Arc::new(Stream::new());
-    let mut outlet = Outlet::new(Arc::clone(&stream));
-    for sealed in &open.replay {
-        if let (Kind::Alert(_), Some(line)) =
-            (&sealed.entry.kind, minke_protocol::frames(&sealed.entry, &sealed.line).into_iter().next())
-        {
-            outlet.keep_alert(Some(sealed.entry.seq), line);
-        }
-    }
-    let lazy = state.manifest.session.durability == minke_manifest::SyncMode::Lazy;
-    let place = Place { cwd, scope: about.scope.clone() };
-    let io = |what, path: &Path| {
-        let path = path.to_owned();
-        move |source| BootError::Io { what, path, source }
-    };
-    let mut writer = open.writer;
-    writer.introduce(&name).map_err(io("sign", Path::new("the session's lease")))?;
-    let mut driver = Driver {
-        pod: Pod::new(state),
-        log: Log::new(writer, lazy).map_err(io("start", Path::new("the thread that syncs")))?,
-        outlet,
-        clients: Clients::new(Arc::clone(&stream), library.clone(), mail.clone()),
-        stream,
-        calls: Calls::new(minke_tools::builtin(), place, library.clone(), mail.clone()),
-        models,
-        errands: Errands::new(library.clone(), runtime, mail),
-        timers: Timers::default(),
-        library,
-        clock: Clock::start().map_err(io("read", Path::new("/dev/urandom")))?,
-        scope,
-        introduction,
-        mailbox,
-        pending: std::collections::HashMap::new(),
-        asked: 0,
-        storage: Storage::Good,
-        signals: Signals::catch(args.signals).map_err(io("catch", Path::new("signals")))?,
-        signalled: false,
-        status_unwritten: false,
-        ending: None,
-    };
+    // Everything that can fail without it was made before, so that little is to be undone.
+    let scope = runtime.claim(Row::here(name, args.session, parent))?;
+    let (mut driver, boot) = assemble(state, scope, outlet, hands);
     match open_door(&mut driver, boot, open.alerts) {
         Ok(listener) => Ok((driver, listener)),
         Err(error) => {
@@ -175,6 +153,48 @@ async fn start(args: PodArgs) -> Result<(Driver, UnixListener), BootError> {
             Err(error)
         }
     }
+}
+
+/// What a pod works with, made before it is.
+struct Hands {
+    log: Log,
+    clock: Clock,
+    signals: Signals,
+    library: Library,
+    place: Place,
+    runtime: Runtime,
+}
+
+fn assemble(state: State, scope: ScopeLease, outlet: Outlet, hands: Hands) -> (Driver, Boot) {
+    let (mail, mailbox) = mpsc::channel(MAILBOX);
+    let Hands { log, clock, signals, library, place, runtime } = hands;
+    let mut models = Models::new(library.clone(), mail.clone());
+    let (boot, introduction) = boot(&state, &scope, library.cwd(), &mut models);
+    let stream = Arc::clone(outlet.stream());
+    let driver = Driver {
+        pod: Pod::new(state),
+        log,
+        outlet,
+        clients: Clients::new(Arc::clone(&stream), library.clone(), mail.clone()),
+        stream,
+        calls: Calls::new(minke_tools::builtin(), place, library.clone(), mail.clone()),
+        models,
+        errands: Errands::new(library.clone(), runtime, mail),
+        timers: Timers::default(),
+        library,
+        clock,
+        scope,
+        introduction,
+        mailbox,
+        pending: HashMap::new(),
+        asked: 0,
+        storage: Storage::Good,
+        signals,
+        signalled: false,
+        troubles: Troubles::default(),
+        ending: None,
+    };
+    (driver, boot)
 }
 
 fn open(
@@ -190,10 +210,7 @@ fn open(
 
 /// The pod's first input, its first entries, and its socket.
 fn open_door(driver: &mut Driver, boot: Boot, alerts: Vec<String>) -> Result<UnixListener, BootError> {
-    driver.take(What::Boot(Box::new(boot)));
-    if driver.storage != Storage::Good || driver.ending.is_some() {
-        return Err(BootError::Unwritten);
-    }
+    driver.begin(boot).map_err(BootError::Unwritten)?;
     for message in alerts {
         driver.take(What::Alert { level: AlertLevel::Warn, source: AlertSource::Storage, message });
     }
@@ -208,10 +225,9 @@ fn open_door(driver: &mut Driver, boot: Boot, alerts: Vec<String>) -> Result<Uni
 
 /// Binds the socket, 0600. A stale one is gone already: the scope lease came with a fresh directory.
 fn bind(path: &Path) -> Result<UnixListener, BootError> {
-    let io = |what| move |source| BootError::Io { what, path: path.to_owned(), source };
-    let short = SocketPath::to(path).map_err(io("reach"))?;
-    let listener = UnixListener::bind(short.path()).map_err(io("bind"))?;
-    fs::set_permissions(path, fs::Permissions::from_mode(0o600)).map_err(io("protect"))?;
+    let short = SocketPath::to(path).map_err(BootError::io("reach", path))?;
+    let listener = UnixListener::bind(short.path()).map_err(BootError::io("bind", path))?;
+    fs::set_permissions(path, fs::Permissions::from_mode(0o600)).map_err(BootError::io("protect", path))?;
     Ok(listener)
 }
 

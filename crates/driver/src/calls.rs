@@ -232,3 +232,93 @@ fn hash_of(path: &str) -> io::Result<Option<String>> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use minke_record::{Action, Class, Scope, ToolSpec};
+    use minke_session::{FileStore, RealDisk};
+    use minke_tool::Running;
+
+    /// A tool that breaks in the place that its arguments name.
+    struct Breaks;
+
+    impl Tool for Breaks {
+        fn spec(&self) -> ToolSpec {
+            ToolSpec { name: "Breaks".into(), description: String::new(), schema: serde_json::json!({}) }
+        }
+        fn class(&self) -> Class {
+            Class::Pure
+        }
+        fn prepare(&self, arguments: &str, _: &Place) -> Result<Action, ToolError> {
+            assert_ne!(arguments, "prepare", "broken in prepare");
+            Ok(Action::default())
+        }
+        fn run(&self, arguments: &str, _: &Place) -> Running {
+            assert_ne!(arguments, "run", "broken in run");
+            let waits = arguments == "wait";
+            Box::pin(async move {
+                if waits {
+                    std::future::pending::<()>().await;
+                }
+                panic!("broken while it ran")
+            })
+        }
+    }
+
+    fn calls() -> (Calls, mpsc::Receiver<Mail>) {
+        let (mail, mailbox) = mpsc::channel(8);
+        let store = Arc::new(FileStore::new(Arc::new(RealDisk), "nowhere".into()));
+        let session = "01890000-0000-7000-8000-000000000000".parse().expect("it is an id");
+        let library = Library::new(store, session, "nowhere".into());
+        let place = Place { cwd: "nowhere".into(), scope: Scope::default() };
+        (Calls::new(vec![Arc::new(Breaks)], place, library, mail), mailbox)
+    }
+
+    #[tokio::test]
+    async fn a_tool_that_panics_fails_its_call() {
+        let (mut calls, mut mailbox) = calls();
+        for arguments in ["run", "later"] {
+            calls.run("c".into(), "Breaks".to_owned(), arguments.into());
+            let Some(Mail::CallEnded { task, call_id, ended }) = mailbox.recv().await else { panic!() };
+            let CallEnd::Failed { message } = ended else { panic!("{ended:?}") };
+            assert!(message.contains("broken"), "{message}");
+            assert!(calls.is_over(task, &call_id));
+            assert!(!calls.is_over(task, &call_id));
+        }
+        calls.prepare("c".into(), "Breaks".to_owned(), "prepare".into());
+        let Some(Mail::Prepared { prepared: Err(why), .. }) = mailbox.recv().await else { panic!() };
+        assert!(why.contains("broken in prepare"), "{why}");
+        calls.prepare("c".into(), "None".to_owned(), "".into());
+        let Some(Mail::Prepared { prepared: Err(why), .. }) = mailbox.recv().await else { panic!() };
+        assert_eq!(why, "there is no tool `None`; there are: Breaks");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_call_that_takes_too_long_times_out_and_a_stopped_one_is_not_heard_of() {
+        let (mut calls, mut mailbox) = calls();
+        calls.run("stopped".into(), "Breaks".to_owned(), "wait".into());
+        calls.stop(&"stopped".into());
+        calls.run("slow".into(), "Breaks".to_owned(), "wait".into());
+        let Some(Mail::CallEnded { call_id, ended, .. }) = mailbox.recv().await else { panic!() };
+        assert_eq!((call_id, ended), ("slow".into(), CallEnd::TimedOut { after_ms: 120_000 }));
+        drop(calls);
+        assert!(mailbox.recv().await.is_none());
+    }
+
+    #[test]
+    fn a_file_says_whether_a_call_took_effect() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("f");
+        let preview = |before: Option<&str>, after: &str| {
+            let hash = |text: &str| hex(&Sha256::digest(text));
+            let path = path.display().to_string();
+            Preview { path, before: before.map(hash), after: hash(after), diff: None }
+        };
+        assert_eq!(look(&preview(None, "new")), FileFound::Before);
+        std::fs::write(&path, "new").unwrap();
+        assert_eq!(look(&preview(None, "new")), FileFound::After);
+        assert_eq!(look(&preview(Some("new"), "newer")), FileFound::Before);
+        assert_eq!(look(&preview(Some("old"), "newer")), FileFound::Neither);
+    }
+}

@@ -4,7 +4,7 @@
 //! (`outlet`), what a step holds (`pod`).
 //! Invariant: nothing of a step that could not be written happens (`a_full_disk_ends_the_run_and_the_next_one_works`).
 
-use minke_pod::{Effect, Input, Live, LiveWhat, News, Order, Pod, Reply, State, Status, Step, What};
+use minke_pod::{Boot, Effect, Input, Live, LiveWhat, News, Order, Pod, Reply, State, Status, Step, What};
 use minke_protocol::Refusal;
 use minke_record::{Blob, Draft, Durability, ErrorCode, RunId};
 use minke_registry::{PodStatus, StatusWaiting};
@@ -26,8 +26,14 @@ impl Driver {
         }
         let step = self.step(what);
         if let Err(failed) = self.carry_out(step, Log::append) {
-            self.write_failed(failed);
+            self.write_failed(*failed);
         }
+    }
+
+    /// The first input. A pod whose first entries cannot be written does not begin.
+    pub(crate) fn begin(&mut self, boot: Boot) -> Result<(), AppendError> {
+        let step = self.step(What::Boot(Box::new(boot)));
+        self.carry_out(step, Log::append).map_err(|failed| failed.error)
     }
 
     fn step(&mut self, what: What) -> Step {
@@ -36,7 +42,7 @@ impl Driver {
     }
 
     /// Writes a step and hands out what came of it. An error gives back what would have been answered and done.
-    fn carry_out(&mut self, step: Step, append: Append) -> Result<(), Failed> {
+    fn carry_out(&mut self, step: Step, append: Append) -> Result<(), Box<Failed>> {
         let Step { blobs, entries, news, replies, effects } = step;
         let before = self.log.head().seq;
         let barriers: Vec<bool> =
@@ -46,7 +52,7 @@ impl Driver {
         } else {
             match append(&mut self.log, entries, blobs) {
                 Ok(sealed) => sealed,
-                Err(error) => return Err(Failed { error, replies, effects }),
+                Err(error) => return Err(Box::new(Failed { error, replies, effects })),
             }
         };
         let last = sealed.last().map(|sealed| sealed.entry.seq);
@@ -81,7 +87,7 @@ impl Driver {
                     let Some(sealed) = sealed.get_mut(at).and_then(Option::take) else { continue };
                     after_seq = sealed.entry.seq;
                     let gate = barriers.get(at).is_some_and(|barrier| *barrier).then_some(after_seq);
-                    self.outlet.push(gate, Item::Entry(sealed));
+                    self.outlet.push(gate, Item::Entry(Box::new(sealed)));
                 }
                 News::Live(live) => self.show_live(&live, after_seq),
             }
@@ -140,9 +146,9 @@ impl Driver {
             self.perform(effect);
         }
         match written {
-            Some(Ok(())) => self.status_unwritten = false,
-            Some(Err(e)) if !self.status_unwritten => {
-                self.status_unwritten = true;
+            Some(Ok(())) => self.troubles.status = false,
+            Some(Err(e)) if !self.troubles.status => {
+                self.troubles.status = true;
                 self.complain(format!("`minke ps` shows an older state of this pod: {e}"));
                 self.release();
             }

@@ -13,7 +13,8 @@ use minke_protocol::{Event, Hello, Nothing, Place, Refusal, ReplyData, Set, enco
 use minke_record::{AlertLevel, AlertSource, ErrorCode, Item};
 use minke_registry::ScopeLease;
 use serde_json::Value;
-use tokio::net::UnixListener;
+use tokio::net::unix::SocketAddr;
+use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 
@@ -57,6 +58,14 @@ pub(crate) enum Storage {
     Broken(String),
 }
 
+/// What does not work at the moment and was told once; it is told again when it has worked in between.
+#[derive(Debug, Default)]
+pub(crate) struct Troubles {
+    pub(crate) status: bool,
+    beat: bool,
+    door: bool,
+}
+
 pub(crate) struct Driver {
     pub(crate) pod: Pod,
     pub(crate) log: Log,
@@ -78,8 +87,7 @@ pub(crate) struct Driver {
     pub(crate) signals: Signals,
     /// A signal has come.
     pub(crate) signalled: bool,
-    /// `status.json` could not be written, and somebody was told.
-    pub(crate) status_unwritten: bool,
+    pub(crate) troubles: Troubles,
     pub(crate) ending: Option<Ending>,
 }
 
@@ -99,12 +107,8 @@ impl Driver {
                 () = until(due) => self.log.sync_lazy(),
                 () = until(timer) => self.timers_due(),
                 accepted = listener.accept(), if shut.is_none() => {
-                    match accepted.and_then(|(socket, _)| self.clients.admit(socket)) {
-                        Ok(()) => self.count_clients(),
-                        Err(e) => {
-                            shut = Some(Instant::now() + DOOR_SHUT);
-                            self.complain(format!("a client could not be let in: {e}"));
-                        }
+                    if !self.let_in(accepted) {
+                        shut = Some(Instant::now() + DOOR_SHUT);
                     }
                 }
                 () = until(shut) => shut = None,
@@ -299,6 +303,23 @@ impl Driver {
         self.take(What::Order(Box::new(Request { from, reply: Some(to), order })));
     }
 
+    /// Lets a client in; `false` if the system cannot at the moment.
+    fn let_in(&mut self, accepted: std::io::Result<(UnixStream, SocketAddr)>) -> bool {
+        match accepted.and_then(|(socket, _)| self.clients.admit(socket)) {
+            Ok(()) => {
+                self.troubles.door = false;
+                self.count_clients();
+                true
+            }
+            Err(e) => {
+                if !std::mem::replace(&mut self.troubles.door, true) {
+                    self.complain(format!("a client could not be let in: {e}"));
+                }
+                false
+            }
+        }
+    }
+
     fn count_clients(&mut self) {
         self.take(What::Clients(self.clients.count()));
     }
@@ -320,8 +341,13 @@ impl Driver {
     }
 
     fn beat(&mut self) {
-        if let Err(e) = self.scope.beat() {
-            self.complain(format!("this pod may show as stuck: {e}"));
+        match self.scope.beat() {
+            Ok(()) => self.troubles.beat = false,
+            Err(e) if !self.troubles.beat => {
+                self.troubles.beat = true;
+                self.complain(format!("this pod may show as stuck: {e}"));
+            }
+            Err(_) => {}
         }
     }
 

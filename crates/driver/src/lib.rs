@@ -25,9 +25,11 @@ mod timers;
 mod wire;
 
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
 
 use minke_record::SessionId;
 use minke_registry::Paths;
+use minke_session::{FileStore, RealDisk, Store};
 
 /// Threads for reading files beside the loop; they end when they have nothing to do.
 const READING_THREADS: usize = 8;
@@ -71,11 +73,17 @@ impl Ending {
 
 /// Lives one pod's life: start, work, stop.
 pub fn run(args: PodArgs) -> std::io::Result<Ending> {
+    let store = FileStore::new(Arc::new(RealDisk), args.paths.sessions());
+    run_on(args, Arc::new(store))
+}
+
+/// The same with the session in another store.
+pub fn run_on(args: PodArgs, store: Arc<dyn Store>) -> std::io::Result<Ending> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .max_blocking_threads(READING_THREADS)
         .build()?;
-    let ending = runtime.block_on(boot::live(args));
+    let ending = runtime.block_on(boot::live(args, store));
     // A tool that blocks must not hold the process that has let go of everything.
     runtime.shutdown_background();
     Ok(ending)

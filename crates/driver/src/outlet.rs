@@ -3,7 +3,7 @@
 //! Here: one queue of news, in which an item that waits for a sync holds back everything behind it; and replies and
 //! effects, which wait for their own step. Elsewhere: the stream that the news enter (`stream`), the sync (`log`).
 //! Invariant: nothing is shown, acknowledged or done before the entry that it rests on is synced; lazy entries and
-//! live news are shown when they are written (`nothing_is_acknowledged_before_it_is_synced`).
+//! live news are shown when they are written (`what_is_acknowledged_survives_a_power_cut`).
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use crate::stream::{Piece, Stream};
 
 /// Something that leaves in its place among the news.
 pub(crate) enum Item {
-    Entry(Sealed),
+    Entry(Box<Sealed>),
     /// A live event, the entry that it follows, and its run.
     Live {
         event: Event,
@@ -63,6 +63,10 @@ pub(crate) struct Outlet {
 impl Outlet {
     pub(crate) fn new(stream: Arc<Stream>) -> Outlet {
         Outlet { stream, news: VecDeque::new(), after: VecDeque::new(), alerts: VecDeque::new() }
+    }
+
+    pub(crate) fn stream(&self) -> &Arc<Stream> {
+        &self.stream
     }
 
     /// Puts an item behind everything that waits. With a `gate`, it waits until that entry is synced.
@@ -160,8 +164,17 @@ impl Outlet {
         }
     }
 
+    /// Keeps the alerts of earlier lives.
+    pub(crate) fn keep_alerts(&mut self, replay: &[Sealed]) {
+        for sealed in replay.iter().filter(|sealed| matches!(sealed.entry.kind, Kind::Alert(_))) {
+            if let Some(line) = minke_protocol::frames(&sealed.entry, &sealed.line).into_iter().next() {
+                self.keep_alert(Some(sealed.entry.seq), line);
+            }
+        }
+    }
+
     /// Keeps an alert for clients that come later; the oldest goes.
-    pub(crate) fn keep_alert(&mut self, seq: Option<u64>, line: Arc<str>) {
+    fn keep_alert(&mut self, seq: Option<u64>, line: Arc<str>) {
         self.alerts.push_back((seq, line));
         while self.alerts.len() > ALERTS {
             self.alerts.pop_front();

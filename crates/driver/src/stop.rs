@@ -21,6 +21,8 @@ impl Driver {
         let ending = if orderly && !self.settle(deadline).await { Ending::StorageLost } else { ending };
         self.models.stop_all();
         self.calls.stop_all();
+        // Nobody opens letters any more: whoever wants to send one must not wait for that.
+        self.mailbox.close();
         if orderly {
             self.outlet.say_farewell(self.log.head().seq);
             let enough = deadline.min(Instant::now() + GOODBYE_WAIT);

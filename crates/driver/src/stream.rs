@@ -4,7 +4,7 @@
 //! finds that its cursor has fallen out and goes on from the log (`clients::writing`). Elsewhere: what may enter, and
 //! when (`outlet`).
 //! Invariant: the pod never waits for a client, and a client that stops reading costs no more than the pieces that are
-//! kept for everybody (`a_client_that_stops_reading_disturbs_nobody`).
+//! kept for everybody (`a_client_that_stops_reading_disturbs_nobody_and_costs_little`).
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -12,12 +12,12 @@ use std::thread::JoinHandle;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use minke_client::ReadyLine;
-use minke_driver::{Ending, PodArgs, run};
+use minke_driver::{Ending, PodArgs, run_on};
 use minke_pod::{Audit, Moment, NewSession};
 use minke_protocol::{Event, Frame, LineReader, Place};
 use minke_record::{Actor, Entry, Ids, Kind, Scope, SessionId};
 use minke_registry::{Paths, SocketPath, Surroundings};
-use minke_session::{FileStore, RealDisk, Store};
+use minke_session::{Disk, FileStore, RealDisk, Store};
 use serde_json::{Value, json};
 
 /// Nothing here takes this long unless it hangs.
@@ -28,10 +28,17 @@ static SEED: AtomicU64 = AtomicU64::new(1);
 pub(crate) struct Home {
     pub(crate) dir: tempfile::TempDir,
     pub(crate) paths: Paths,
+    /// Where the sessions lie.
+    pub(crate) disk: Arc<dyn Disk>,
 }
 
 impl Home {
     pub(crate) fn new() -> Home {
+        Home::on(Arc::new(RealDisk))
+    }
+
+    /// A home whose sessions lie on this disk.
+    pub(crate) fn on(disk: Arc<dyn Disk>) -> Home {
         let dir = tempfile::tempdir().unwrap();
         let mut env = BTreeMap::new();
         env.insert("MINKE_HOME".into(), dir.path().join("home").into());
@@ -39,7 +46,7 @@ impl Home {
         let paths = Paths::find(&Surroundings { env, uid }).unwrap();
         paths.create().unwrap();
         std::fs::create_dir(dir.path().join("work")).unwrap();
-        Home { dir, paths }
+        Home { dir, paths, disk }
     }
 
     pub(crate) fn cwd(&self) -> PathBuf {
@@ -47,7 +54,7 @@ impl Home {
     }
 
     pub(crate) fn store(&self) -> FileStore {
-        FileStore::new(Arc::new(RealDisk), self.paths.sessions())
+        FileStore::new(Arc::clone(&self.disk), self.paths.sessions())
     }
 
     /// A session whose model plays this script.
@@ -90,10 +97,10 @@ impl Home {
 
     pub(crate) fn try_start(&self, session: SessionId) -> Result<Running, String> {
         let (mut ours, theirs) = UnixStream::pair().unwrap();
-        let paths = self.paths.clone();
+        let (paths, store) = (self.paths.clone(), self.store());
         let thread = std::thread::spawn(move || {
             let ready = Some(OwnedFd::from(theirs));
-            run(PodArgs { session, lease: None, ready, paths, signals: false }).unwrap()
+            run_on(PodArgs { session, lease: None, ready, paths, signals: false }, Arc::new(store)).unwrap()
         });
         let mut text = String::new();
         ours.set_read_timeout(Some(PATIENCE)).unwrap();

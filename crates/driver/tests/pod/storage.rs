@@ -1,0 +1,156 @@
+//! The disk: what is acknowledged survives a power cut, a full disk costs a run and nothing else, and a disk that lies
+//! ends the process.
+
+use std::sync::Arc;
+
+use minke_driver::Ending;
+use minke_protocol::Event;
+use minke_record::Kind;
+use minke_testkit::disk::{Fault, Operation, Plan, SimDisk};
+use serde_json::json;
+
+use crate::support::{Home, names, run_end};
+
+const AGAIN: &str = "loop = true\n[[turn]]\ntext = \"again\"\n";
+/// A turn that hangs, for whoever says `go`; others are answered. A request that never ended gets its turn again.
+const STUCK: &str = r#"
+[[turn]]
+when = "go"
+steps = [{ text = "half" }, { delay_ms = 600000 }]
+[[turn]]
+text = "rest"
+"#;
+
+#[test]
+fn what_is_acknowledged_survives_a_power_cut() {
+    for count in 1..6 {
+        let disk = SimDisk::new();
+        let home = Home::on(Arc::new(disk.clone()));
+        let session = home.session(AGAIN);
+        let mut pod = home.start(session);
+        let mut client = pod.sender();
+        let mut acknowledged = Vec::new();
+        for number in 0..count {
+            let params = json!({"id": format!("c{number}"), "state": number});
+            client.ask("checkpoint", params).unwrap();
+            acknowledged.push(format!("c{number}"));
+        }
+        let run = client.ask("run", json!({"input": "hi"})).unwrap()["run"].as_str().unwrap().to_owned();
+        disk.cut_power(None);
+        let home_after = Home { disk: Arc::new(disk.process()), ..home };
+        let log = home_after.log(session);
+        let kept: Vec<String> = log
+            .iter()
+            .filter_map(|entry| match &entry.kind {
+                Kind::Checkpoint(e) => Some(e.id.clone()),
+                _ => None,
+            })
+            .collect();
+        assert_eq!(kept, acknowledged);
+        assert!(
+            log.iter().any(|e| matches!(e.kind, Kind::UserInput(_)) && e.run.unwrap().to_string() == run)
+        );
+        // The process that lost its disk ends by itself, at the latest when it is to write again.
+        drop(client.socket.set_read_timeout(Some(std::time::Duration::from_secs(20))));
+        client.send("checkpoint", json!({"id": "late", "state": 0}));
+        assert_eq!(pod.ended(), Ending::StorageLost);
+    }
+}
+
+#[test]
+fn a_killed_pod_comes_back_paused_and_goes_on() {
+    let disk = SimDisk::new();
+    let home = Home::on(Arc::new(disk.clone()));
+    let session = home.session(STUCK);
+    let mut pod = home.start(session);
+    let mut client = pod.attach();
+    client.send("run", json!({"input": "go"}));
+    client.until("text_done");
+    disk.kill();
+    client.send("checkpoint", json!({"id": "late", "state": 0}));
+    assert_eq!(pod.ended(), Ending::StorageLost);
+    let home = Home { disk: Arc::new(disk.process()), ..home };
+    let pod = home.start(session);
+    let mut client = pod.attach();
+    assert_eq!(client.ask("status", json!({})).unwrap()["status"], "paused");
+    client.ask("resume", json!({})).unwrap();
+    client.ask("wait", json!({"until": "idle", "timeout_ms": 60000})).unwrap();
+    assert_eq!(pod.stop(), Ending::Stopped);
+    assert_eq!(home.run_results(session), ["interrupted", "finished"]);
+}
+
+#[test]
+fn a_full_disk_ends_the_run_and_the_next_one_works() {
+    let disk = SimDisk::new();
+    let home = Home::on(Arc::new(disk.clone()));
+    let session = home.session(STUCK);
+    let pod = home.start(session);
+    let mut client = pod.attach();
+    client.send("run", json!({"input": "go"}));
+    client.until("text_done");
+    disk.set_capacity(Some(disk.used()));
+    let id = client.send("checkpoint", json!({"id": "big", "state": "x".repeat(100_000)}));
+    let mut replied = None;
+    let seen = client.until("run_end");
+    for frame in &seen {
+        if let Event::Reply(minke_protocol::ReplyData::Refused(refusal)) = &frame.event {
+            replied = Some(refusal.code.to_string());
+        }
+    }
+    assert_eq!(run_end(seen.last().unwrap()).as_deref(), Some("error"), "{:?}", names(&seen));
+    let refused =
+        replied.unwrap_or_else(|| client.reply(id).unwrap_err()["code"].as_str().unwrap().to_owned());
+    assert_eq!(refused, "storage_failed");
+    // Reading goes on, new runs are refused until there is space.
+    assert_eq!(client.ask("status", json!({})).unwrap()["status"], "idle");
+    assert!(client.ask("read", json!({"from_seq": 0})).is_ok());
+    assert_eq!(client.ask("run", json!({"input": "again"})).unwrap_err()["code"], "storage_failed");
+    disk.set_capacity(None);
+    client.ask("run", json!({"input": "again"})).unwrap();
+    client.ask("wait", json!({"until": "idle", "timeout_ms": 60000})).unwrap();
+    assert_eq!(pod.stop(), Ending::Stopped);
+    assert_eq!(home.run_results(session), ["storage_failed", "finished"]);
+}
+
+#[test]
+fn a_disk_that_takes_not_even_the_end_of_the_run_stops_nobody_from_reading() {
+    let disk = SimDisk::new();
+    let home = Home::on(Arc::new(disk.clone()));
+    let session = home.session(STUCK);
+    let pod = home.start(session);
+    let mut client = pod.attach();
+    client.send("run", json!({"input": "go"}));
+    client.until("text_done");
+    // Whatever is written fails, however much is given up for it.
+    disk.plan(Some(Plan { at: 0, fault: Fault::Full, lasting: true, only: Some(Operation::Write) }));
+    let refused = client.ask("checkpoint", json!({"id": "c", "state": 0})).unwrap_err();
+    assert_eq!(refused["code"], "storage_failed");
+    assert!(client.ask("read", json!({"from_seq": 0})).is_ok());
+    assert_eq!(
+        client.ask("checkpoint", json!({"id": "c", "state": 0})).unwrap_err()["code"],
+        "storage_failed"
+    );
+    assert_eq!(client.ask("run", json!({"input": "x"})).unwrap_err()["code"], "storage_failed");
+    disk.plan(None);
+    client.ask("run", json!({"input": "again"})).unwrap();
+    client.ask("wait", json!({"until": "idle", "timeout_ms": 60000})).unwrap();
+    assert_eq!(pod.stop(), Ending::Stopped);
+    assert_eq!(home.run_results(session), ["storage_failed", "finished"]);
+}
+
+#[test]
+fn a_disk_that_does_not_sync_ends_the_process() {
+    let disk = SimDisk::new();
+    let home = Home::on(Arc::new(disk.clone()));
+    let session = home.session(AGAIN);
+    let mut pod = home.start(session);
+    let mut client = pod.attach();
+    disk.plan(Some(Plan { at: 0, fault: Fault::Io, lasting: true, only: Some(Operation::Sync) }));
+    let id = client.send("run", json!({"input": "go"}));
+    let seen = client.rest();
+    assert_eq!(pod.ended(), Ending::StorageLost);
+    assert_eq!(Ending::StorageLost.code(), 74);
+    // Nothing of it was acknowledged, and no request was made.
+    assert!(!names(&seen).contains(&"reply"), "{id}: {:?}", names(&seen));
+    assert!(!names(&seen).contains(&"text_delta"), "{:?}", names(&seen));
+}
