@@ -68,10 +68,21 @@ impl LogDir {
     pub(crate) fn files(&self) -> Result<LogFiles, StoreError> {
         let missing = || StoreError::NotFound { id: self.id, place: self.home.sessions.clone() };
         match LogFiles::find(self.disk(), &self.dir) {
-            Ok(files) => files.ok_or_else(missing),
+            Ok(Some(files)) => Ok(files),
+            Ok(None) => Err(self.beheaded()?.unwrap_or_else(missing)),
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => Err(missing()),
             Err(source) => Err(StoreError::Io { what: "list", path: self.dir.clone(), source }),
         }
+    }
+
+    /// Later files of a log whose first one is gone: there is no good prefix to open, and that must be said.
+    fn beheaded(&self) -> Result<Option<StoreError>, StoreError> {
+        let names = self.io("list", self.disk().read_dir(&self.dir))?;
+        let later = names.iter().any(|name| layout::log_index(name).is_some());
+        let file = layout::log_name(0);
+        let reason = "the file is missing and later ones are there".to_owned();
+        let damage = Damage { file, line: 1, offset: 0, seq: 0, reason };
+        Ok(later.then_some(StoreError::Damaged { id: self.id, damage }))
     }
 
     /// The session's first entry, if the log begins with one that can be read.

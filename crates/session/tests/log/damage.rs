@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 
 use minke_record::line;
-use minke_session::{AppendError, Disk, FileStore, ScanEnd, Store, salvage, survey, verify};
+use minke_session::{AppendError, Disk, FileStore, ScanEnd, Store, StoreError, salvage, survey, verify};
 use proptest::prelude::*;
 
 use crate::disk::SimDisk;
@@ -140,6 +140,13 @@ fn a_missing_log_file_is_damage() {
     assert!(damage.reason.contains("log.0002.jsonl is missing"), "{damage}");
     assert!(!open.replay.is_empty() && open.replay.len() < entries.len());
     assert_eq!(lines(&open.replay), lines(&entries[..open.replay.len()]));
+    drop(open);
+    disk.remove_file(&file(id(1), "log.jsonl")).unwrap();
+    let error = store.open(id(1)).map(drop).unwrap_err();
+    assert!(
+        matches!(&error, StoreError::Damaged { damage, .. } if damage.reason.contains("missing")),
+        "{error}"
+    );
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use minke_record::{ForkedFrom, History, Item};
 use minke_session::{FileStore, Fork, Store, StoreError, verify};
 
-use crate::disk::SimDisk;
+use crate::disk::{Fault, Plan, SimDisk};
 use crate::support::{alert, carry, file, forked, id, lines, make, reopen, segment, start, step, store};
 
 /// A fork with the two entries that every fork begins with.
@@ -137,4 +137,41 @@ fn a_marker_of_a_fork_that_never_was_does_not_bind() {
     store.delete(id(2)).unwrap();
     store.delete(id(1)).unwrap();
     assert!(store.list().unwrap().is_empty());
+}
+
+#[test]
+fn a_fork_killed_anywhere_is_whole_or_not_there_and_its_parent_is_kept_for_it() {
+    for (fault, cut) in [(Fault::KillBefore, None), (Fault::KillAfter, Some(3)), (Fault::Io, None)] {
+        for at in 0.. {
+            let disk = SimDisk::new();
+            let entries = make(&store(&disk), id(1), 2);
+            let process = disk.process();
+            process.plan(Some(Plan::once(at, fault)));
+            let made = fork(&store(&process), 1, Some(1), 2).is_ok();
+            let detached = made && store(&process).detach(id(2)).is_ok();
+            let reached = disk.counted() > at;
+            disk.plan(None);
+            if fault.kills() {
+                disk.cut_power(cut.map(|seed: u64| seed + at));
+            }
+            let store = store(&disk.process());
+            assert_eq!(reopen(&store, id(1)).replay, entries, "{fault:?} at {at}");
+            let there = store.list().unwrap().contains(&id(2));
+            assert!(there || !made, "{fault:?} at {at}: a fork that was promised is gone");
+            if there {
+                assert_eq!(seqs(&store, 2), [0, 1, 0, 1], "{fault:?} at {at}");
+                assert!(verify(&store, id(2), &mut |_| {}).unwrap().is_ok(), "{fault:?} at {at}");
+                // Whatever happened, the parent goes only when the fork can do without it.
+                let deleted = store.delete(id(1)).is_ok();
+                assert!(deleted || !detached, "{fault:?} at {at}");
+                assert_eq!(seqs(&store, 2), [0, 1, 0, 1], "{fault:?} at {at}, parent deleted: {deleted}");
+            } else {
+                store.delete(id(1)).unwrap();
+            }
+            if !reached {
+                assert!(made && detached);
+                break;
+            }
+        }
+    }
 }
