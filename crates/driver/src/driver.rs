@@ -37,8 +37,9 @@ use crate::wire;
 
 /// How often the scope lease is touched. Nothing else wakes an idle pod.
 const HEARTBEAT: Duration = Duration::from_secs(5);
-/// Letters that are handled before the clients' writers get their turn.
-const BATCH: usize = 16;
+/// Letters that are handled before the clients' writers get their turn. A letter holds at most `models::BATCH` pieces of
+/// a reply, so this is well below what is kept for a client (`CLIENT_EVENTS`).
+const BATCH: usize = 4;
 /// How long the door stays shut when the system has no descriptor left for another client.
 const DOOR_SHUT: Duration = Duration::from_millis(500);
 

@@ -20,7 +20,7 @@ use crate::mail::{Mail, TaskId};
 use crate::panics::said;
 
 /// What is passed on at once if it has come at once.
-const BATCH: usize = 32;
+const BATCH: usize = 16;
 
 pub(crate) struct Models {
     known: Vec<(Route, Arc<dyn Model>)>,

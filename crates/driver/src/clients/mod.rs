@@ -29,6 +29,8 @@ use crate::stream::{Cursor, Stream, Ticket};
 
 /// Connections at once: a terminal, a web page, an editor and some scripts are far fewer.
 const CLIENTS: usize = 512;
+/// What the kernel keeps for a client that reads in bursts, as far as it allows so much.
+const SEND_BUFFER: usize = 256 * 1024;
 /// What a client that did not say who it is counts as.
 const SOCKET_SURFACE: &str = "socket";
 
@@ -311,6 +313,7 @@ impl Clients {
         if socket.peer_cred()?.uid() != self.uid {
             return Ok(()); // Closed at once: another user has nothing to be told.
         }
+        rustix::net::sockopt::set_socket_send_buffer_size(&socket, SEND_BUFFER)?;
         self.reap();
         if self.connected.len() >= CLIENTS {
             self.writers.spawn(turn_away(socket));
