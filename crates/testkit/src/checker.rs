@@ -81,6 +81,15 @@ impl Checker {
         self.shown.clone_from(&self.index.positions);
     }
 
+    /// A process has opened the log and found this.
+    pub fn opened(&mut self, entries: &[Entry]) {
+        self.index = Index::default();
+        for entry in entries {
+            self.index.see(entry);
+        }
+        self.joins();
+    }
+
     /// An acknowledgement left that rests on the log up to here.
     pub fn acknowledged(
         &mut self,
@@ -149,7 +158,11 @@ impl Checker {
         }
         let lost = |list: &[Position], index: &Index| list.iter().find(|p| !index.has(p)).copied();
         if let Some(lost) = lost(&self.safe, &self.index) {
-            return Err(format!("entry {} ({}) was relied on and is lost", lost.seq, lost.h));
+            let left = self.index.positions.len();
+            return Err(format!(
+                "entry {} ({}) was relied on and is lost; {left} are left",
+                lost.seq, lost.h
+            ));
         }
         if death == Death::Kill
             && let Some(lost) = lost(&self.shown, &self.index)

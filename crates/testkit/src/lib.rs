@@ -2,6 +2,7 @@
 //!
 //! Here: the story language, the scripted world and its checker, kill-everywhere, fixtures. Elsewhere: the product.
 
+mod chance;
 mod checker;
 pub mod disk;
 mod fixtures;
@@ -12,6 +13,7 @@ mod musts;
 mod person;
 mod scene;
 mod show;
+mod sim;
 mod story;
 mod tell;
 mod world;
@@ -19,6 +21,7 @@ mod world;
 pub use fixtures::{fixture, fixtures, skipped, workspace_root};
 pub use kill::{Deaths, Failure, kill_everywhere, tell};
 pub use memlog::{Death, MemLog};
+pub use sim::{Simulated, simulate};
 pub use story::{BadStory, Story};
 pub use world::{Break, SyncWhen, World};
 

@@ -288,8 +288,9 @@ impl World {
         for effect in &effects {
             self.made_from_the_log(effect)?;
         }
-        let rests = !step.replies.is_empty() || effects.iter().any(|effect| !effect.may_run_ahead());
-        let must_sync = upto.is_some() && (rests || has_barrier(&step.entries));
+        let rests = step.replies.iter().any(|reply| reply.result.is_ok())
+            || effects.iter().any(|effect| !effect.may_run_ahead());
+        let must_sync = rests || has_barrier(&step.entries);
         for news in step.news {
             let (need, out) = match news {
                 News::Entry(at) => {
@@ -304,7 +305,9 @@ impl World {
         }
         let mut ahead = Vec::new();
         for reply in step.replies {
-            self.leave(upto, Out::Reply(reply))?;
+            // What is acknowledged is synced first, also if an earlier step wrote it.
+            let rests = if reply.result.is_ok() { self.shadow.next_seq.checked_sub(1) } else { upto };
+            self.leave(rests, Out::Reply(reply))?;
         }
         for effect in effects {
             if effect.may_run_ahead() { ahead.push(effect) } else { self.leave(upto, Out::Effect(effect))? }
@@ -313,15 +316,16 @@ impl World {
         for effect in ahead {
             self.perform(effect, upto)?;
         }
-        if must_sync && self.sync_when == SyncWhen::AtOnce {
+        if must_sync && self.sync_when == SyncWhen::AtOnce && self.held.iter().any(|held| held.need.is_some())
+        {
             self.sync()?;
         }
         Ok(())
     }
 
-    /// A reply or an effect waits for its own step's sync, and for nothing if the step has no entries.
+    /// A reply or an effect waits for the sync of what it rests on, and for nothing if it rests on nothing.
     fn leave(&mut self, upto: Option<u64>, out: Out) -> Result<(), Stop> {
-        if upto.is_none() {
+        if upto.is_none_or(|upto| self.held.is_empty() && self.synced.is_some_and(|synced| synced >= upto)) {
             return self.deliver(Held { need: None, upto, out });
         }
         self.held.push_back(Held { need: upto, upto, out });
@@ -680,7 +684,7 @@ impl World {
     }
 }
 
-fn is_about(what: &What, call: &CallId) -> bool {
+pub(crate) fn is_about(what: &What, call: &CallId) -> bool {
     match what {
         What::CallEnded { call_id, .. }
         | What::Prepared { call_id, .. }
@@ -689,7 +693,7 @@ fn is_about(what: &What, call: &CallId) -> bool {
     }
 }
 
-fn brief(what: &What) -> String {
+pub(crate) fn brief(what: &What) -> String {
     let text = format!("{what:?}");
     match text.char_indices().nth(160) {
         Some((at, _)) => format!("{}…", text.get(..at).unwrap_or_default()),

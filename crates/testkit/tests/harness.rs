@@ -26,27 +26,68 @@ fn the_story_itself_holds() {
 }
 
 #[test]
-fn acting_before_the_write_is_noticed() {
+fn acting_before_the_write_is_caught() {
     let why = broken(Break::ActBeforeWrite);
     assert!(why.contains("before entry") || why.contains("not in the log"), "{why}");
 }
 
 #[test]
-fn changing_state_outside_apply_is_noticed() {
+fn changing_state_outside_apply_is_caught() {
     let why = broken(Break::StateOutsideApply);
     assert!(why.contains("memory is not what its log says"), "{why}");
 }
 
 #[test]
-fn tearing_a_step_is_noticed() {
+fn a_torn_step_is_caught() {
     let why = broken(Break::TearAStep);
     assert!(why.contains("inside a step"), "{why}");
 }
 
 #[test]
-fn running_a_started_call_again_is_noticed() {
+fn running_a_started_call_again_is_caught() {
     let why = broken(Break::RerunStartedCall);
     assert!(why.contains("was started 2 times"), "{why}");
+}
+
+/// Two started calls that must not run again, and one that may; whatever dies, the counters say so.
+#[test]
+fn no_call_runs_twice_whenever_the_process_dies() {
+    let text = "
+        user > all of them
+        tools hold
+        model > Note {\"line\":\"once\"}
+        model > Read {\"path\":\"/project/none\"}
+        model > Put {\"path\":\"/project/x\",\"content\":\"new\"}
+        tools go
+        model > Done.
+        pod is idle
+    ";
+    let story = Story::read("one of each class", text).unwrap();
+    for sync_when in [SyncWhen::AtOnce, SyncWhen::Late] {
+        let deaths = kill_everywhere(&story, sync_when, None).unwrap_or_else(|failure| panic!("{failure}"));
+        assert!(deaths.deaths > 50, "{deaths:?}");
+    }
+}
+
+/// Runs that end in every way, one after another, killed everywhere: the checker counts one end for each.
+#[test]
+fn every_accepted_run_has_exactly_one_end() {
+    let text = "
+        kills differ: runs end as the kill made them end
+        user > finishes
+        user queue > fails
+        model > Finished.
+        model > fails for good no key
+        user > is paused
+        model > begin Wait
+        person > pause
+        user > is cancelled
+        model > begin Stop
+        person > cancel
+        log … run_completed(finished) run_errored(provider_error) run_completed(paused) run_completed(cancelled)
+    ";
+    let story = Story::read("ways to end", text).unwrap();
+    kill_everywhere(&story, SyncWhen::AtOnce, None).unwrap_or_else(|failure| panic!("{failure}"));
 }
 
 /// A story whose last line is not so fails, and its report holds everything that happened.
