@@ -5,6 +5,7 @@
 
 #![expect(clippy::print_stdout, reason = "the figures are the output")]
 
+use std::io::Write;
 use std::ops::ControlFlow;
 use std::os::fd::OwnedFd;
 use std::path::Path;
@@ -169,6 +170,14 @@ fn goal(what: &str, value: f64, met: bool, wanted: &str, samples: &[f64]) {
     let (low, high) = (samples.first().copied().unwrap_or(0.0), samples.last().copied().unwrap_or(0.0));
     let word = if met { "met" } else { "MISSED" };
     println!("{what}: {value:.1} (goal {wanted}: {word}; {} samples, {low:.1} to {high:.1})", samples.len());
+    keep(&json!({ "name": what, "goal": wanted, "samples": samples }));
+}
+
+/// Raw samples, one object a line, where `cargo xtask bench` asks for them.
+fn keep(figure: &serde_json::Value) {
+    let Some(path) = std::env::var_os("MINKE_BENCH_SAMPLES") else { return };
+    let mut file = std::fs::File::options().append(true).create(true).open(path).expect("a file for samples");
+    writeln!(file, "{figure}").expect("room for samples");
 }
 
 fn median(samples: &mut [f64]) -> f64 {

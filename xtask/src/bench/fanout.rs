@@ -34,7 +34,7 @@ pub(crate) fn fanout(built: &Built) -> Result<Vec<Figure>, String> {
     }
     Ok(vec![
         Figure {
-            name: "what a further client adds to each of 20,000 deltas",
+            name: "what a further client adds to each of 20,000 deltas".into(),
             unit: "µs",
             samples: added,
             goal: Goal::AtMost(1.0),
@@ -42,7 +42,7 @@ pub(crate) fn fanout(built: &Built) -> Result<Vec<Figure>, String> {
             beside: vec![("times a client fell behind, of all runs and clients".into(), lags as f64)],
         },
         Figure {
-            name: "20,000 deltas through a run, CPU of the pod with one client",
+            name: "20,000 deltas through a run, CPU of the pod with one client".into(),
             unit: "ms",
             samples: alone,
             goal: Goal::AtMost(60.0),
@@ -83,7 +83,7 @@ fn visits(pod: &Pod) -> Result<Figure, String> {
     let all = CYCLES as f64 / start.elapsed().as_secs_f64();
     let slowest = spread(&samples).least;
     Ok(Figure {
-        name: "connect, status, disconnect on one pod, one after another",
+        name: "connect, status, disconnect on one pod, one after another".into(),
         unit: "a second",
         samples,
         goal: Goal::AtLeast(1_000.0),

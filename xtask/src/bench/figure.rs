@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 /// What one benchmark found out.
 pub(crate) struct Figure {
-    pub(crate) name: &'static str,
+    pub(crate) name: String,
     pub(crate) unit: &'static str,
     pub(crate) samples: Vec<f64>,
     pub(crate) goal: Goal,
@@ -153,7 +153,7 @@ mod tests {
     #[test]
     fn a_figure_is_made_of_its_samples() {
         let mut figure = Figure {
-            name: "a walk",
+            name: "a walk".into(),
             unit: "ms",
             samples: vec![5.0, 1.0, 3.0, 2.0, 4.0],
             goal: Goal::AtMost(3.0),

@@ -31,7 +31,7 @@ pub(crate) fn idle(built: &Built) -> Result<Vec<Figure>, String> {
     let total = spread(&memory).median * PODS as f64;
     Ok(vec![
         Figure {
-            name: "proportional memory of an idle pod",
+            name: "proportional memory of an idle pod".into(),
             unit: "MiB",
             samples: memory,
             goal: Goal::AtMost(6.0),
@@ -39,7 +39,7 @@ pub(crate) fn idle(built: &Built) -> Result<Vec<Figure>, String> {
             beside: vec![(format!("MiB for {PODS} pods"), total)],
         },
         Figure {
-            name: "CPU of an idle pod, times a thousand",
+            name: "CPU of an idle pod, times a thousand".into(),
             unit: "% of one CPU",
             samples: cpu,
             goal: Goal::AtMost(1.0),

@@ -7,6 +7,7 @@ mod fanout;
 mod figure;
 mod home;
 mod idle;
+mod log;
 mod machine;
 mod rounds;
 mod start;
@@ -24,7 +25,8 @@ use machine::Machine;
 /// A benchmark gives one figure or several that belong together.
 type Measure = fn(&Built) -> Result<Vec<Figure>, String>;
 
-const ALL: [(&str, Measure); 5] = [
+const ALL: [(&str, Measure); 6] = [
+    ("log", log::log),
     ("ready", start::ready),
     ("first_request", start::first_request),
     ("rounds", rounds::rounds),

@@ -50,7 +50,7 @@ pub(crate) fn rounds(built: &Built) -> Result<Vec<Figure>, String> {
     }
     Ok(vec![
         Figure {
-            name: "overhead of a tool round, log included, without syncs",
+            name: "overhead of a tool round, log included, without syncs".into(),
             unit: "ms",
             samples,
             goal: Goal::AtMost(2.0),
@@ -62,7 +62,7 @@ pub(crate) fn rounds(built: &Built) -> Result<Vec<Figure>, String> {
             ],
         },
         Figure {
-            name: "growth of a round's overhead: last hundred over first hundred of a thousand",
+            name: "growth of a round's overhead: last hundred over first hundred of a thousand".into(),
             unit: "×",
             samples: growth,
             goal: Goal::AtMost(FLAT),

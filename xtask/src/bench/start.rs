@@ -31,7 +31,7 @@ pub(crate) fn ready(built: &Built) -> Result<Vec<Figure>, String> {
         pod.ended()?;
     }
     Ok(vec![Figure {
-        name: "start of `minke pod` to ready, warm",
+        name: "start of `minke pod` to ready, warm".into(),
         unit: "ms",
         samples,
         goal: Goal::AtMost(15.0),
@@ -68,7 +68,7 @@ pub(crate) fn first_request(built: &Built) -> Result<Vec<Figure>, String> {
         floor.push(bare_process()?);
     }
     Ok(vec![Figure {
-        name: "start of `minke exec` to the first model request, new session, without syncs",
+        name: "start of `minke exec` to the first model request, new session, without syncs".into(),
         unit: "ms",
         samples,
         goal: Goal::AtMost(20.0),
