@@ -66,13 +66,13 @@ impl Driver {
             self.answer(reply, last);
         }
         for effect in effects {
-            match last {
-                Some(seq) if !effect.may_run_ahead() => {
-                    self.log.want(seq);
-                    self.outlet.push_after(seq, After::Effect(effect));
-                }
-                Some(_) | None => self.perform(effect),
+            if effect.may_run_ahead() {
+                self.perform(effect);
+                continue;
             }
+            let gate = last.unwrap_or(self.log.head().seq);
+            self.log.want(gate);
+            self.outlet.push_after(gate, After::Effect(effect));
         }
         Ok(())
     }
@@ -160,10 +160,18 @@ impl Driver {
     fn perform(&mut self, effect: Effect) {
         match effect {
             Effect::AskModel { call, prompt } => self.models.ask(call, prompt),
-            Effect::StopModel { call } => self.models.stop(call),
+            Effect::StopModel { call } => {
+                self.outlet
+                    .forget(|waits| matches!(waits, Effect::AskModel { call: asked, .. } if *asked == call));
+                self.models.stop(call);
+            }
             Effect::Prepare { call_id, tool, arguments } => self.calls.prepare(call_id, tool, arguments),
             Effect::RunCall { call_id, tool, arguments, .. } => self.calls.run(call_id, tool, arguments),
-            Effect::StopCall { call_id } => self.calls.stop(&call_id),
+            Effect::StopCall { call_id } => {
+                self.outlet
+                    .forget(|waits| matches!(waits, Effect::RunCall { call_id: id, .. } if *id == call_id));
+                self.calls.stop(&call_id);
+            }
             Effect::CheckFile { call_id, preview } => self.calls.check_file(call_id, preview),
             Effect::SetTimer { timer, at } => self.timers.set(timer, at, self.clock.now()),
             Effect::ClearTimer { timer } => self.timers.clear(timer),
@@ -179,6 +187,7 @@ impl Driver {
             // It was about to end anyway, and nothing on disk depends on the orderly path.
             self.ending = Some(Ending::Stopped);
         }
+        self.outlet.forget(|waits| *waits != Effect::Exit);
         self.models.stop_all();
         self.calls.stop_all();
         let refusal = Refusal::new(ErrorCode::StorageFailed, message.clone());
@@ -224,31 +233,34 @@ impl Driver {
         }
     }
 
-    /// Before an order that begins something: is there space again?
+    /// Before an order, if a write had failed: is there space again?
     pub(crate) fn make_room_for(&mut self, order: &Order) -> Result<(), Refusal> {
-        if self.storage == Storage::Good {
+        let broken = match &self.storage {
+            Storage::Good => return Ok(()),
+            Storage::Failed => None,
+            Storage::Broken(message) => Some(message.clone()),
+        };
+        if broken.is_some() && matches!(order, Order::Shutdown { .. }) {
+            // The run's end cannot be written; the next life ends it as interrupted.
+            self.ending = Some(Ending::Stopped);
             return Ok(());
         }
-        if let Order::Shutdown { .. } = order {
-            if let Storage::Broken(_) = self.storage {
-                self.ending = Some(Ending::Stopped);
-            }
-            return Ok(());
-        }
-        let begins = matches!(order, Order::Run { .. } | Order::Resume { .. } | Order::Notify { .. });
-        if !begins && self.storage == Storage::Failed {
-            return Ok(());
-        }
-        if let Err(e) = self.log.restore_ballast() {
-            let message =
-                format!("the log still cannot be written: {e}; make room on the disk and try again");
-            return Err(Refusal::new(ErrorCode::StorageFailed, message));
-        }
-        if let Storage::Broken(message) = self.storage.clone() {
-            self.storage = Storage::Failed;
-            self.end_the_run(message.clone());
-            if let Storage::Broken(_) = self.storage {
+        let room = self.log.restore_ballast();
+        match (broken, room) {
+            // The pod knows that it cannot write and says so to whoever wants a run.
+            (None, Err(_)) => return Ok(()),
+            (None, Ok(())) => {}
+            (Some(_), Err(e)) => {
+                let message =
+                    format!("the log still cannot be written: {e}; make room on the disk and try again");
                 return Err(Refusal::new(ErrorCode::StorageFailed, message));
+            }
+            (Some(message), Ok(())) => {
+                self.storage = Storage::Failed;
+                self.end_the_run(message.clone());
+                if let Storage::Broken(_) = self.storage {
+                    return Err(Refusal::new(ErrorCode::StorageFailed, message));
+                }
             }
         }
         self.storage = Storage::Good;

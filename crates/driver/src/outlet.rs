@@ -3,7 +3,7 @@
 //! Here: one queue of news, in which an item that waits for a sync holds back everything behind it; and replies and
 //! effects, which wait for their own step. Elsewhere: the stream that the news enter (`stream`), the sync (`log`).
 //! Invariant: nothing is shown, acknowledged or done before the entry that it rests on is synced; lazy entries and
-//! live news are shown when they are written (`what_is_acknowledged_survives_a_power_cut`).
+//! live news are shown when they are written (`nothing_is_shown_acknowledged_or_done_before_it_is_synced`).
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -102,6 +102,12 @@ impl Outlet {
             }
         }
         effects
+    }
+
+    /// Forgets effects that wait and are not wanted any more: a call that is stopped before it was started must never
+    /// start.
+    pub(crate) fn forget(&mut self, unwanted: impl Fn(&Effect) -> bool) {
+        self.after.retain(|(_, after)| !matches!(after, After::Effect(effect) if unwanted(effect)));
     }
 
     /// Answers somebody now, after everything that has left so far.

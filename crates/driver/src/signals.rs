@@ -7,6 +7,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 /// What a process that a signal ended gives as its exit code, by the shell's convention, is this much more.
 const SIGNAL_CODE: u8 = 128;
 
+#[derive(Default)]
 pub(crate) struct Signals {
     caught: Option<(Signal, Signal)>,
 }

@@ -7,6 +7,7 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::Ending;
 use crate::driver::Driver;
+use crate::signals::Signals;
 
 /// All of it.
 const STOP_WAIT: Duration = Duration::from_secs(10);
@@ -16,9 +17,31 @@ const GOODBYE_WAIT: Duration = Duration::from_secs(2);
 impl Driver {
     pub(crate) async fn stop(mut self) -> Ending {
         let ending = self.ending.unwrap_or(Ending::Stopped);
+        if let Ending::Signal(_) = ending {
+            return ending;
+        }
+        let mut signals = std::mem::take(&mut self.signals);
+        let again = self.signalled;
+        let ending = tokio::select! {
+            ending = self.wind_down(ending) => ending,
+            code = second(&mut signals, again) => return Ending::Signal(code),
+        };
+        let Driver { scope, log, .. } = self;
+        if let Err(error) = scope.release() {
+            eprintln!("error: the runtime directory could not be removed: {error}");
+        }
+        // Only now, so that nobody starts this session while its name is still taken.
+        drop(log);
+        ending
+    }
+
+    /// Everything up to the last line of the last client.
+    async fn wind_down(&mut self, ending: Ending) -> Ending {
         let deadline = Instant::now() + STOP_WAIT;
         let orderly = ending == Ending::Stopped;
-        let ending = if orderly && !self.settle(deadline).await { Ending::StorageLost } else { ending };
+        // Nothing begins any more.
+        self.outlet.forget(|_| true);
+        let settled = !orderly || self.settle(deadline).await;
         self.models.stop_all();
         self.calls.stop_all();
         // Nobody opens letters any more: whoever wants to send one must not wait for that.
@@ -29,13 +52,7 @@ impl Driver {
             // Whoever has not read its last line by then does not read.
             drop(timeout_at(enough, self.clients.say_goodbye()).await);
         }
-        let Driver { scope, log, .. } = self;
-        if let Err(error) = scope.release() {
-            eprintln!("error: the runtime directory could not be removed: {error}");
-        }
-        // Only now, so that nobody starts this session while its name is still taken.
-        drop(log);
-        ending
+        if settled { ending } else { Ending::StorageLost }
     }
 
     /// Waits until everything that was written is on the disk, and lets it leave.
@@ -58,4 +75,12 @@ impl Driver {
         self.release();
         true
     }
+}
+
+/// The signal that ends the process at once: the second one.
+async fn second(signals: &mut Signals, first_has_come: bool) -> u8 {
+    if !first_has_come {
+        signals.next().await;
+    }
+    signals.next().await
 }

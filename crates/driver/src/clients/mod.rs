@@ -33,6 +33,8 @@ const CLIENTS: usize = 512;
 const SEND_BUFFER: usize = 256 * 1024;
 /// What a client that did not say who it is counts as.
 const SOCKET_SURFACE: &str = "socket";
+/// What is kept of a client's name: it stands in every entry that it leads to.
+const SURFACE_CHARS: usize = 64;
 
 pub(crate) type ClientId = u64;
 
@@ -143,13 +145,13 @@ impl Client {
 
     /// Remembers who speaks. Only the first word counts.
     pub(crate) fn introduce(&self, hello: &Hello) {
-        let actor = match &hello.client {
-            Some(info) if info.session.is_some() => Actor {
-                surface: Some(info.name.clone()),
-                ..info.session.map_or_else(Actor::minke, Actor::pod)
-            },
-            Some(info) if !info.name.is_empty() => Actor::person(&info.name),
-            Some(_) | None => Actor::person(SOCKET_SURFACE),
+        let info = hello.client.as_ref();
+        let name: String =
+            info.map(|info| info.name.chars().take(SURFACE_CHARS).collect()).unwrap_or_default();
+        let surface = if name.is_empty() { SOCKET_SURFACE } else { &name };
+        let actor = match info.and_then(|info| info.session) {
+            Some(session) => Actor { surface: Some(surface.to_owned()), ..Actor::pod(session) },
+            None => Actor::person(surface),
         };
         self.actor.get_or_init(|| actor);
     }

@@ -1,6 +1,7 @@
 //! A whole pod, in a thread of the test, spoken to over its real socket.
 #![expect(clippy::unwrap_used, reason = "a helper of a test that cannot go on panics, as a test does")]
 
+mod held;
 mod runs;
 mod starting;
 mod storage;

@@ -9,7 +9,8 @@ use minke_record::Kind;
 use minke_testkit::disk::{Fault, Operation, Plan, SimDisk};
 use serde_json::json;
 
-use crate::support::{Home, names, run_end};
+use crate::held::HeldDisk;
+use crate::support::{Client, Home, Running, names, run_end};
 
 const AGAIN: &str = "loop = true\n[[turn]]\ntext = \"again\"\n";
 /// A turn that hangs, for whoever says `go`; others are answered. A request that never ended gets its turn again.
@@ -153,4 +154,72 @@ fn a_disk_that_does_not_sync_ends_the_process() {
     // Nothing of it was acknowledged, and no request was made.
     assert!(!names(&seen).contains(&"reply"), "{id}: {:?}", names(&seen));
     assert!(!names(&seen).contains(&"text_delta"), "{:?}", names(&seen));
+}
+
+/// Asks for entries of a kind until there is one.
+fn wait_for_entry(client: &mut Client, kind: &str) {
+    loop {
+        let page = client.ask("read", json!({"from_seq": 0, "kinds": [kind]})).unwrap();
+        if page["entries"] != json!([]) {
+            return;
+        }
+    }
+}
+
+#[test]
+fn nothing_is_shown_acknowledged_or_done_before_it_is_synced() {
+    let disk = HeldDisk::default();
+    let home = Home::on(Arc::new(disk.clone()));
+    let session = home.session(
+        "[[turn]]\n[[turn.call]]\ntool = \"Note\"\nargs = { line = \"x\" }\n[[turn]]\ntext = \"y\"\n",
+    );
+    let pod = home.start(session);
+    let mut watcher = pod.attach();
+    let mut client = pod.sender();
+    disk.hold();
+    let run = client.send("run", json!({"input": "go"}));
+    wait_for_entry_beside(&pod, "user_input");
+    // It is written; it may be read; nobody was told, and the model was not asked.
+    assert!(!home.kinds(session).contains(&"llm_end".to_owned()));
+    let seen = watcher.until("invoke_start");
+    assert!(!names(&seen).contains(&"user_message"), "{:?}", names(&seen));
+    disk.let_go();
+    client.reply(run).unwrap();
+    let seen = watcher.until("run_end");
+    assert!(names(&seen).contains(&"user_message"));
+    assert_eq!(run_end(seen.last().unwrap()).as_deref(), Some("finished"));
+    assert_eq!(pod.stop(), Ending::Stopped);
+}
+
+fn wait_for_entry_beside(pod: &Running, kind: &str) {
+    wait_for_entry(&mut pod.sender(), kind);
+}
+
+#[test]
+fn a_call_that_is_stopped_before_it_was_started_never_starts() {
+    let disk = HeldDisk::default();
+    let home = Home::on(Arc::new(disk.clone()));
+    let session = home.session(
+        r#"
+        [[turn]]
+        steps = [{ text = "wait" }, { delay_ms = 500 }, { call = { tool = "Note", args = { line = "x" } } }]
+        "#,
+    );
+    let pod = home.start(session);
+    let mut watcher = pod.attach();
+    let mut client = pod.sender();
+    client.ask("run", json!({"input": "go"})).unwrap();
+    watcher.until("text_done");
+    disk.hold();
+    // The call is dispatched and waits for the disk; then it is cancelled; then the disk takes both.
+    wait_for_entry(&mut client, "tool_dispatch");
+    assert!(!home.cwd().join("NOTES.md").exists(), "a call ran before its dispatch was synced");
+    let cancel = client.send("cancel", json!({}));
+    wait_for_entry_beside(&pod, "run_completed");
+    disk.let_go();
+    client.reply(cancel).unwrap();
+    watcher.until("run_end");
+    assert_eq!(pod.stop(), Ending::Stopped);
+    assert_eq!(home.run_results(session), ["cancelled"]);
+    assert!(!home.cwd().join("NOTES.md").exists(), "a cancelled call took effect");
 }
