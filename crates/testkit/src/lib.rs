@@ -21,9 +21,9 @@ mod world;
 pub use fixtures::{fixture, fixtures, skipped, workspace_root};
 pub use kill::{Deaths, Failure, kill_everywhere, tell};
 pub use memlog::{Death, MemLog};
-pub use sim::{Simulated, simulate};
-pub use story::{BadStory, Story};
-pub use world::{Break, SyncWhen, World};
+pub use sim::{Simulated, simulate, simulated_logs};
+pub use story::{BadStory, Scene, Story};
+pub use world::{Break, Stop, SyncWhen, World};
 
 /// Tells a story; a story that does not hold panics with its whole transcript.
 #[track_caller]

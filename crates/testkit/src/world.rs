@@ -462,6 +462,7 @@ impl World {
                 self.requests.insert(call, prompt);
             }
             Effect::StopModel { call } => {
+                self.forget(|waits| matches!(waits, Effect::AskModel { call: asked, .. } if *asked == call));
                 self.requests.remove(&call);
             }
             Effect::Prepare { call_id, tool, arguments } => {
@@ -475,6 +476,7 @@ impl World {
                 }
             }
             Effect::StopCall { call_id } => {
+                self.forget(|waits| matches!(waits, Effect::RunCall { call_id: id, .. } if *id == call_id));
                 self.hands.stop(&call_id);
                 self.inbox.retain(|what| !is_about(what, &call_id));
             }
@@ -492,6 +494,11 @@ impl World {
             Effect::Exit => self.leave_in_good_order(),
         }
         self.point("after an effect")
+    }
+
+    /// What waits for a sync and is stopped before never happens.
+    fn forget(&mut self, stopped: impl Fn(&Effect) -> bool) {
+        self.held.retain(|held| !matches!(&held.out, Out::Effect(effect) if stopped(effect)));
     }
 
     fn text(&self, text: &Text) -> String {

@@ -282,6 +282,7 @@ impl Life {
                 self.requests.insert(call, prompt);
             }
             Effect::StopModel { call } => {
+                self.forget(|waits| matches!(waits, Effect::AskModel { call: asked, .. } if *asked == call));
                 self.requests.remove(&call);
             }
             Effect::Prepare { call_id, tool, arguments } => {
@@ -295,6 +296,11 @@ impl Life {
                 }
             }
             Effect::StopCall { call_id } => {
+                let before = self.held.len();
+                self.forget(|waits| matches!(waits, Effect::RunCall { call_id: id, .. } if *id == call_id));
+                if self.held.len() < before {
+                    ground.meet("a call was stopped before it could start");
+                }
                 ground.hands.stop(&call_id);
                 self.inbox.retain(|what| !crate::world::is_about(what, &call_id));
             }
@@ -312,6 +318,11 @@ impl Life {
             Effect::Exit => return Ok(Fate::Gone),
         }
         Ok(Fate::Alive)
+    }
+
+    /// What waits for a sync and is stopped before never happens.
+    fn forget(&mut self, stopped: impl Fn(&Effect) -> bool) {
+        self.held.retain(|held| !matches!(&held.what, Waits::Effect(effect) if stopped(effect)));
     }
 
     fn text(&self, text: &Text) -> String {

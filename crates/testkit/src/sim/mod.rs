@@ -95,6 +95,15 @@ pub fn simulate(seed: u64, acts: usize) -> Result<Simulated, String> {
     Ok(Simulated { seed, acts, trace: sim.trace.sum(), met })
 }
 
+/// The logs that a seed leaves behind: whatever its pods went through, they are valid.
+pub fn simulated_logs(seed: u64, acts: usize) -> Result<Vec<Vec<minke_record::Entry>>, String> {
+    let mut sim = Sim::new(seed)?;
+    for act in 0..acts {
+        sim.act().map_err(|why| sim.report(&format!("act {act}: {why}")))?;
+    }
+    (0..PODS).map(|node| sim.entries(node)).collect()
+}
+
 fn store_on(disk: &SimDisk) -> FileStore {
     FileStore::new(Arc::new(disk.clone()), PathBuf::from("/sessions"))
 }
@@ -169,9 +178,9 @@ impl Sim {
         }
         match self.chance.below(100) {
             0..=19 => self.client_acts(node),
-            20..=39 => self.wires(node),
-            40..=59 => self.model_speaks(node),
-            60..=74 => self.hand_reports(node),
+            20..=39 => self.some(node, Sim::wires),
+            40..=59 => self.some(node, Sim::model_speaks),
+            60..=74 => self.some(node, Sim::hand_reports),
             75..=84 => self.sync(node),
             85..=89 => self.time_passes(node),
             90..=91 => self.second_writer(node),
@@ -181,6 +190,14 @@ impl Sim {
             95..=97 => self.fault(node),
             _ => self.space(node),
         }
+    }
+
+    /// The same once or a few times, so that something gets done between two faults.
+    fn some(&mut self, node: usize, act: fn(&mut Sim, usize) -> Result<(), String>) -> Result<(), String> {
+        for _ in 0..=self.chance.below(6) {
+            act(self, node)?;
+        }
+        Ok(())
     }
 
     fn boot(&mut self, node: usize) -> Result<(), String> {
