@@ -276,7 +276,7 @@ impl From<LaunchError> for Failure {
         for line in error.said().iter().filter(news) {
             failure = failure.why(format!("the pod said: {line}"));
         }
-        failure.hint("the session is as it was; the same command tries again")
+        failure.hint("nothing written is lost; `minke ps` and `minke paths` show what stands in the way")
     }
 }
 

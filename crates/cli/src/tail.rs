@@ -45,7 +45,11 @@ pub(crate) async fn run(tail: Tail, around: &Surroundings, screen: &Screen) -> R
             }
         };
         match frame.map(|frame| frame.event) {
-            None | Some(Event::Shutdown) => return Ok(Exit::Done),
+            Some(Event::Shutdown) => return Ok(Exit::Done),
+            None => {
+                screen.warn("the pod is gone; `minke attach` brings it back");
+                return Ok(Exit::Done);
+            }
             Some(Event::Snapshot(snapshot)) => {
                 for entry in &snapshot.entries {
                     view.entry(entry)?;

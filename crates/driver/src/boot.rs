@@ -139,7 +139,8 @@ fn start(args: PodArgs, store: Arc<dyn Store>) -> Result<(Driver, UnixListener),
     };
     let parent = about.parent.as_ref().map(|parent| parent.session);
     // Everything that can fail without it was made before, so that little is to be undone.
-    let scope = runtime.claim(Row::here(name, args.session, parent))?;
+    // Several sessions may have had one name; the second one that is awake is numbered.
+    let scope = runtime.claim_unique(Row::here(name, args.session, parent))?;
     let (mut driver, boot) = assemble(state, scope, outlet, hands);
     match open_door(&mut driver, boot, open.alerts) {
         Ok(listener) => Ok((driver, listener)),

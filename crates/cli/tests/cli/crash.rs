@@ -158,3 +158,20 @@ fn a_live_pod_is_paused_resumed_told_and_watched() {
     assert!(done.err.contains("lunch"), "{}", done.err);
     world.verify();
 }
+
+#[test]
+fn two_sessions_of_one_name_can_be_awake_at_once() {
+    let world = World::new();
+    for _ in 0..2 {
+        let done = world.run(&["exec", "--json", "--name", "tale", "--model", "scripted:demo", "go"]);
+        assert_eq!(done.code, Some(0), "{done:?}");
+    }
+    let rows = world.json(&["ps", "--all", "--json"]);
+    for row in rows.as_array().unwrap() {
+        let woken = world.pipe("", &["attach", row["session"].as_str().unwrap()]);
+        assert_eq!(woken.code, Some(0), "{woken:?}");
+    }
+    let rows = world.json(&["ps", "--json"]);
+    let names: Vec<&str> = rows.as_array().unwrap().iter().map(|row| row["name"].as_str().unwrap()).collect();
+    assert_eq!(names, ["tale", "tale-2"]);
+}
