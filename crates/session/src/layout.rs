@@ -13,6 +13,8 @@ pub(crate) const BASE: &str = "base";
 pub(crate) const BASE_NEW: &str = "base.new";
 pub(crate) const BALLAST: &str = "ballast";
 pub(crate) const CUT: &str = "cut-";
+/// The end of the log may not be on the disk, though it can be read (`doubt`).
+pub(crate) const UNSYNCED: &str = "unsynced";
 pub(crate) const TRASH: &str = "trash";
 /// A session that is being made; it gets its own name when its first step is synced.
 pub(crate) const NEW: &str = ".new-";

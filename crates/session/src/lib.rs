@@ -6,6 +6,7 @@
 mod blobs;
 mod cut;
 mod disk;
+mod doubt;
 mod error;
 mod file;
 mod fork;

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use crate::cut::{self, Tail};
 use crate::disk::{DiskFile, OpenHow};
+use crate::doubt;
 use crate::error::{Damage, StoreError};
 use crate::file::FileStore;
 use crate::layout;
@@ -94,7 +95,15 @@ fn make_writer(
     if store.sync && replayed.damage.is_none() {
         // A writer that was killed may have left pages that no sync of ours covers in memory. From here on what is
         // not synced is in our own memory, and a failed sync can be made good.
-        log.io("sync the log of", file.sync_data())?;
+        let synced = match doubt::is_marked(store.disk(), &log.dir) {
+            Ok(false) => file.sync_data(),
+            Ok(true) => doubt::settle(store.disk(), &path, good.offset),
+            Err(error) => Err(error),
+        };
+        if let Err(error) = synced {
+            log.io("mark the log of", doubt::mark(store.disk(), &log.dir))?;
+            return log.io("sync the log of", Err(error));
+        }
     }
     let shared = State::new(Arc::from(file), path, good.offset, good.head().map(|head| head.seq), good.prev);
     Ok(LogWriter {

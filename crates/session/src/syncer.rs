@@ -13,6 +13,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use minke_record::Chain;
 
 use crate::disk::{Disk, DiskFile, OpenHow};
+use crate::doubt;
 use crate::error::SyncError;
 use crate::locate::link_ending_at;
 use crate::store::Syncer;
@@ -150,7 +151,12 @@ impl Shared {
             }
             Err(then) => {
                 let path = state.path.clone();
-                let failed = SyncError::Fatal { path, first: first.to_string(), then: then.to_string() };
+                let mut then = then.to_string();
+                let marked = path.parent().map_or(Ok(()), |dir| doubt::mark(&*self.disk, dir));
+                if let Err(error) = marked {
+                    then.push_str(&format!("; the next writer could not be warned of it: {error}"));
+                }
+                let failed = SyncError::Fatal { path, first: first.to_string(), then };
                 state.failed = Some(failed.clone());
                 Err(failed)
             }
@@ -166,15 +172,8 @@ impl Shared {
         // The same bytes to the same place: a reader beside us sees no difference at any moment.
         let mut at = durable;
         for bytes in &state.pending {
-            let mut rest: &[u8] = bytes;
-            while !rest.is_empty() {
-                let written = file.write_at(rest, at)?;
-                if written == 0 {
-                    return Err(io::ErrorKind::WriteZero.into());
-                }
-                at += written as u64;
-                rest = &rest[written..];
-            }
+            doubt::write_exactly(&*file, bytes, at)?;
+            at += bytes.len() as u64;
         }
         if file.size()? != at {
             file.truncate(at)?;

@@ -197,6 +197,28 @@ fn a_failed_sync_writes_again_once_from_memory() {
 }
 
 #[test]
+fn what_was_not_synced_is_written_again_by_the_next_writer() {
+    let disk = SimDisk::new();
+    let mut writer = store(&disk).create(id(1), step(0, vec![start(id(1))]), Vec::new()).unwrap();
+    let syncer = writer.syncer();
+    disk.plan(Some(Plan { at: 0, fault: Fault::Io, lasting: true, only: Some(Operation::Sync) }));
+    writer.append(step(1, vec![alert("shown, and not on the disk")]), Vec::new()).unwrap();
+    assert!(matches!(syncer.sync(), Err(SyncError::Fatal { .. })));
+    disk.plan(None);
+    drop((writer, syncer));
+    // The next process reads the entry from memory, builds on it, and is told that all is synced.
+    let next = disk.process();
+    let mut open = reopen(&store(&next), id(1));
+    open.writer.append(step(2, vec![alert("acknowledged")]), Vec::new()).unwrap();
+    assert_eq!(open.writer.syncer().sync().unwrap(), 2);
+    let expected = all(&store(&next), id(1));
+    assert_eq!(expected.len(), 3);
+    drop(open);
+    disk.cut_power(None);
+    assert_eq!(all(&store(&disk.process()), id(1)), expected);
+}
+
+#[test]
 fn syncs_that_come_together_are_one() {
     let disk = SimDisk::new();
     let store = store(&disk);
