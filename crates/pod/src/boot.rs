@@ -46,7 +46,7 @@ impl Pod {
     }
 
     /// A client's call belongs to no run: it is settled by the same table, except that nothing is run again.
-    fn settle_clients_calls(&mut self, m: &mut Making) {
+    pub(crate) fn settle_clients_calls(&mut self, m: &mut Making) {
         let calls: Vec<OpenCall> =
             self.state.facts.calls.iter().filter(|call| call.by.is_some()).cloned().collect();
         for call in calls {

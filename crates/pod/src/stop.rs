@@ -124,7 +124,17 @@ impl Pod {
     /// until there is space.
     pub(crate) fn storage_failed(&mut self, m: &mut Making, message: String) {
         self.life.storage_failed = Some(message.clone());
+        self.end_for_storage(m, message);
+    }
+
+    /// What the hands were busy with died with the write: no question stays that nobody can answer any more.
+    fn end_for_storage(&mut self, m: &mut Making, message: String) {
+        for ask in self.orphan_asks() {
+            self.abort_ask(m, ask, "the log could not be written");
+        }
+        self.settle_clients_calls(m);
         if self.state.facts.run.is_some() {
+            self.close_calls(m, "the log could not be written");
             self.fail_run(m, ErrorCode::StorageFailed, message, true);
         }
     }
@@ -133,8 +143,8 @@ impl Pod {
     pub(crate) fn storage_back(&mut self, m: &mut Making) {
         let Some(message) = self.life.storage_failed.take() else { return };
         let idle = self.life.reply.is_none() && self.life.work.is_empty();
-        if idle && self.state.facts.run.is_some() {
-            self.fail_run(m, ErrorCode::StorageFailed, message, true);
+        if idle {
+            self.end_for_storage(m, message);
         }
     }
 

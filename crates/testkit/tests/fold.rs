@@ -81,7 +81,8 @@ fn a_carry_is_written_in_time() {
     })();
     assert_eq!(done, Ok(()));
     let entries = world.log.entries();
-    let at = entries.iter().rposition(|entry| matches!(entry.kind, Kind::Carry(_))).expect("a carry was written");
+    let at =
+        entries.iter().rposition(|entry| matches!(entry.kind, Kind::Carry(_))).expect("a carry was written");
     assert!(entries[at].seq < minke_record::limits::CARRY_EVERY, "too late: {}", entries[at].seq);
     assert_eq!(from_carry(entries, &entries[at], &entries[at + 1..]), State::replay(entries));
 }

@@ -651,7 +651,12 @@ impl Sim {
                 return self.judge();
             }
         }
-        Err(format!("when the faults have stopped, not everything rests after {LAST_ACTS} acts"))
+        let restless: Vec<String> =
+            (0..PODS).filter(|node| !self.is_at_rest(*node)).map(|node| self.restless(node)).collect();
+        Err(format!(
+            "when the faults have stopped, not everything rests after {LAST_ACTS} acts: {}",
+            restless.join("; ")
+        ))
     }
 
     fn settle_questions(&mut self, node: usize) -> Result<(), String> {
@@ -678,6 +683,22 @@ impl Sim {
                 && !life.wants_sync()
                 && !life.full
         })
+    }
+
+    fn restless(&self, node: usize) -> String {
+        let Some(life) = &self.nodes[node].life else { return format!("pod {node} does not live") };
+        let facts = &life.state().facts;
+        format!(
+            "pod {node} is {:?}, full {}, requests {:?}, timers {:?}, inbox {}, calls {:?}, asks {}, run {:?}",
+            life.pod.status(),
+            life.full,
+            life.requests.keys(),
+            life.timers,
+            life.inbox.len(),
+            facts.calls.iter().map(|call| (&call.call_id, &call.stage)).collect::<Vec<_>>(),
+            facts.asks.len(),
+            facts.run,
+        )
     }
 
     fn judge(&mut self) -> Result<(), String> {

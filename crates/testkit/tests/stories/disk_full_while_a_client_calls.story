@@ -1,0 +1,11 @@
+kills differ: a call whose answer was lost is made again by its client
+tools hold
+person > call Note {"line":"mine"}
+disk full
+tool > done
+log … tool_dispatch(Note) tool_result(lost)
+tools go
+disk back
+person > call Note {"line":"again"}
+noted: mine, again
+pod is idle
