@@ -45,6 +45,13 @@ __attribute__((constructor)) static void begin(void) {
     note("start", t, t, 0, "-");
 }
 
+/* CPU time of the whole process, if it ends in an orderly way: START is 0, END the nanoseconds. */
+__attribute__((destructor)) static void finish(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+    note("cpu", 0, (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec, 0, "-");
+}
+
 /* Whether the descriptor is a log file of a session. */
 static int is_log(int fd) {
     if (log_fd < 0 || fd <= 2) return 0;

@@ -241,7 +241,7 @@ fn fits(pieces: &[Piece], next: &Piece) -> bool {
         .is_some_and(|last| matches!(last, Piece::Cut | Piece::Busy(_) | Piece::ForGood(_) | Piece::Stop(_)));
     let after_call = matches!(pieces.last(), Some(Piece::Call { .. }));
     let speaks = matches!(next, Piece::Text(_) | Piece::Think(_) | Piece::BeginText(_));
-    !ended && !(after_call && speaks)
+    !(ended || after_call && speaks)
 }
 
 fn scene(scene: &mut Scene, line: &str) -> Result<bool, String> {

@@ -88,7 +88,7 @@ fn a_carry_is_written_in_time() {
 }
 
 fn lines() -> Vec<String> {
-    let text = |entry: &Entry| serde_json::to_string(entry).unwrap();
+    let text = |entry: &Entry| serde_json::to_string(entry).expect("an entry is plain data");
     logs().iter().flatten().map(text).collect()
 }
 

@@ -11,7 +11,7 @@ const TOOL_ROUND: &str = "
 ";
 
 fn broken(how: Break) -> String {
-    let story = Story::read("a tool round", TOOL_ROUND).unwrap();
+    let story = Story::read("a tool round", TOOL_ROUND).expect("the story is in the language");
     let failure =
         kill_everywhere(&story, SyncWhen::AtOnce, Some(how)).expect_err("a broken rule must be noticed");
     failure.why
