@@ -46,7 +46,7 @@ fn told(name: &str) {
 fn killed(name: &str) {
     let deaths = check_killed(&story(name));
     assert!(deaths.deaths * 2 >= deaths.points && deaths.points > 0, "{deaths:?}");
-    println!("{name}: {} points, {} deaths, {} compared", deaths.points, deaths.deaths, deaths.compared);
+    eprintln!("{name}: {} points, {} deaths, {} compared", deaths.points, deaths.deaths, deaths.compared);
 }
 
 stories! {
