@@ -8,7 +8,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rustix::io::{FdFlags, fcntl_setfd};
 use rustix::time::{ClockId, clock_gettime};
@@ -29,16 +29,25 @@ pub(crate) struct Built {
 
 impl Built {
     pub(crate) fn new() -> Result<Built, String> {
-        must(&mut cargo(&["build", "-q", "--release", "-p", "minke-cli"]))?;
-        let target = tree::metadata(&tree::root(), false)?["target_directory"]
-            .as_str()
-            .map(PathBuf::from)
-            .ok_or("`cargo metadata` names no target directory")?;
+        let minke = match std::env::var_os("MINKE_BENCH_BINARY") {
+            Some(path) => PathBuf::from(path),
+            None => release()?,
+        };
         let folder = TempDir::new().map_err(|why| format!("cannot make a temporary directory: {why}"))?;
         let shim = folder.path().join("timings.so");
         let source = tree::root().join("crates/testkit/shim/timings.c");
         must(Command::new("cc").args(["-shared", "-fPIC", "-O2", "-o"]).arg(&shim).arg(source))?;
-        Ok(Built { minke: target.join("release/minke"), shim, folder })
+        Ok(Built { minke, shim, folder })
+    }
+
+    /// Which binary is measured.
+    pub(crate) fn told(&self) -> String {
+        match std::env::var_os("MINKE_BENCH_BINARY") {
+            Some(path) => {
+                format!("binary {}, built before: not necessarily from this commit", path.display())
+            }
+            None => "binary built from this tree, profile release".into(),
+        }
     }
 
     /// Writes a script for the model and gives its reference.
@@ -47,6 +56,13 @@ impl Built {
         fs::write(&path, text).map_err(|why| format!("cannot write the script {}: {why}", path.display()))?;
         Ok(format!("scripted:{}", path.display()))
     }
+}
+
+/// Builds the release binary. `MINKE_BENCH_BINARY` names another one, to compare two builds.
+fn release() -> Result<PathBuf, String> {
+    must(&mut cargo(&["build", "-q", "--release", "-p", "minke-cli"]))?;
+    let target = tree::metadata(&tree::root(), false)?["target_directory"].as_str().map(PathBuf::from);
+    Ok(target.ok_or("`cargo metadata` names no target directory")?.join("release/minke"))
 }
 
 /// A fresh home and working directory. On a real disk if the temporary directory is: syncs are to cost what they cost.
@@ -91,11 +107,12 @@ impl<'a> Home<'a> {
             fs::remove_file(&log).map_err(|why| format!("cannot remove the old timings: {why}"))?;
         }
         let mut command = self.minke(&["exec", "--json", "--model", model, "Measure"]);
-        command.env("LD_PRELOAD", &self.built.shim).env("MINKE_TIMINGS_LOG", &log).stdout(Stdio::null());
+        command.env("LD_PRELOAD", &self.built.shim).env("MINKE_TIMINGS_LOG", &log);
         let start = now();
-        let status = command.status().map_err(|why| format!("cannot run minke: {why}"))?;
-        if !status.success() {
-            return Err(format!("`minke exec` under the timing shim ended with {status}"));
+        let output = command.output().map_err(|why| format!("cannot run minke: {why}"))?;
+        if !output.status.success() {
+            let said = String::from_utf8_lossy(&output.stderr);
+            return Err(format!("`minke exec` under the timing shim ended with {}: {said}", output.status));
         }
         Ok((start, Timings::read(&log)?))
     }
@@ -107,6 +124,22 @@ impl<'a> Home<'a> {
 
     /// Starts `minke pod` for a session as a launcher does, and waits for its `ready`.
     pub(crate) fn pod(&self, session: &str) -> Result<Pod, String> {
+        self.start_pod(session, |_| {}).map(|(pod, _)| pod)
+    }
+
+    /// The same under the timing shim: also from when to when, and what the shim wrote down.
+    pub(crate) fn timed_pod(&self, session: &str) -> Result<(Pod, [u64; 2], Timings), String> {
+        let log = self.folder.path().join("timings");
+        if log.exists() {
+            fs::remove_file(&log).map_err(|why| format!("cannot remove the old timings: {why}"))?;
+        }
+        let (pod, span) = self.start_pod(session, |command| {
+            command.env("LD_PRELOAD", &self.built.shim).env("MINKE_TIMINGS_LOG", &log);
+        })?;
+        Ok((pod, span, Timings::read(&log)?))
+    }
+
+    fn start_pod(&self, session: &str, arm: impl Fn(&mut Command)) -> Result<(Pod, [u64; 2]), String> {
         let lease = self.session_folder(session).join("lease");
         let lease = fs::File::options().read(true).write(true).open(&lease);
         let lease = lease.map_err(|why| format!("cannot open the lease of {session}: {why}"))?;
@@ -121,7 +154,8 @@ impl<'a> Home<'a> {
         let (lease_fd, ready_fd) = (lease.as_raw_fd().to_string(), theirs.as_raw_fd().to_string());
         let mut command =
             self.minke(&["pod", "--session", id, "--lease-fd", &lease_fd, "--ready-fd", &ready_fd]);
-        let start = Instant::now();
+        arm(&mut command);
+        let start = now();
         let child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn();
         let child = child.map_err(|why| format!("cannot start a pod: {why}"))?;
         drop((lease, theirs));
@@ -130,12 +164,12 @@ impl<'a> Home<'a> {
         BufReader::new(ours.take(64 * 1024))
             .read_line(&mut line)
             .map_err(|why| format!("the pod did not get ready: {why}"))?;
-        let took = start.elapsed();
+        let ready = now();
         let said: serde_json::Value = serde_json::from_str(&line)
             .map_err(|why| format!("the pod said `{line}` instead of ready: {why}"))?;
         let socket =
             said["ready"]["socket"].as_str().ok_or_else(|| format!("the pod is not ready: {line}"))?;
-        Ok(Pod { child, socket: PathBuf::from(socket), took })
+        Ok((Pod { child, socket: PathBuf::from(socket) }, [start, ready]))
     }
 }
 
@@ -150,14 +184,12 @@ fn thread_of(stdout: &[u8]) -> Option<String> {
 pub(crate) struct Pod {
     child: Child,
     pub(crate) socket: PathBuf,
-    /// From its start to `ready`.
-    pub(crate) took: Duration,
 }
 
 impl Pod {
     /// Any other process, to be looked at in the same way.
     pub(crate) fn of(child: Child) -> Pod {
-        Pod { child, socket: PathBuf::new(), took: Duration::ZERO }
+        Pod { child, socket: PathBuf::new() }
     }
 
     /// Waits until it has ended by itself.
@@ -210,8 +242,12 @@ pub(crate) struct Timing {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum What {
     Started,
-    Wrote { asks: bool },
+    Wrote {
+        asks: bool,
+    },
     Synced,
+    /// A process ended and had used `end` nanoseconds of CPU.
+    Used,
 }
 
 /// What the shim wrote down about one run, in order.
@@ -231,12 +267,18 @@ impl Timings {
                     "start" => What::Started,
                     "write" => What::Wrote { asks: mark == "llm_call" },
                     "sync" => What::Synced,
+                    "cpu" => What::Used,
                     other => return Err(format!("the timing shim knows no `{other}`")),
                 };
                 Ok(Timing { what, start: number(start)?, end: number(end)? })
             })
             .collect::<Result<_, _>>()
             .map(Timings)
+    }
+
+    /// Nanoseconds of CPU of all processes that ended in an orderly way.
+    pub(crate) fn cpu(&self) -> u64 {
+        self.0.iter().filter(|timing| timing.what == What::Used).map(|timing| timing.end).sum()
     }
 
     /// Nanoseconds inside a sync between two moments, and how many there were. Syncs that overlap count once.

@@ -42,7 +42,7 @@ pub(crate) fn bench(names: &[String]) -> Result<(), String> {
     }
     let built = Built::new()?;
     let machine = Machine::look()?;
-    println!("{}\n", machine.told());
+    println!("{}\n{}\n", machine.told(), built.told());
     let results = tree::root().join("bench-results");
     fs::create_dir_all(&results).map_err(|why| format!("cannot make bench-results: {why}"))?;
     let (mut missed, mut failed) = (0, Vec::new());

@@ -25,7 +25,8 @@ pub(crate) fn rounds(built: &Built) -> Result<Vec<Figure>, String> {
          [[turn]]\ntext = \"Done.\"\n"
     );
     let model = built.script("rounds.toml", &script)?;
-    let (mut samples, mut growth, mut syncs, mut barriers) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    let (mut samples, mut growth, mut cpu) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut syncs, mut barriers) = (Vec::new(), Vec::new());
     for _ in 0..RUNS {
         let home = Home::new(built)?;
         let (_, timings) = home.timed_exec(&model)?;
@@ -46,6 +47,7 @@ pub(crate) fn rounds(built: &Built) -> Result<Vec<Figure>, String> {
             barriers.push(count as f64);
         }
         growth.push(spread(&run[ROUNDS - ENDS..]).median / spread(&run[..ENDS]).median);
+        cpu.push(timings.cpu() as f64 / 1e6 / ROUNDS as f64);
         samples.extend(run);
     }
     Ok(vec![
@@ -58,6 +60,10 @@ pub(crate) fn rounds(built: &Built) -> Result<Vec<Figure>, String> {
             beside: vec![
                 ("ms inside syncs a round (median)".into(), spread(&syncs).median),
                 ("syncs a round (median)".into(), spread(&barriers).median),
+                (
+                    "ms of CPU a round, pod and client together (median of the runs)".into(),
+                    spread(&cpu).median,
+                ),
                 ("rounds a run".into(), ROUNDS as f64),
             ],
         },

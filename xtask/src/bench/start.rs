@@ -6,7 +6,7 @@
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
-use super::figure::{Figure, Floor, Goal};
+use super::figure::{Figure, Floor, Goal, spread};
 use super::home::{Built, Home, What};
 use super::wire::Wire;
 
@@ -16,12 +16,15 @@ const SCRIPT: &str = "loop = true\n[[turn]]\ntext = \"Ready.\"\n";
 pub(crate) fn ready(built: &Built) -> Result<Vec<Figure>, String> {
     let home = Home::new(built)?;
     let session = home.exec(&built.script("ready.toml", SCRIPT)?)?;
-    let (mut samples, mut floor) = (Vec::new(), Vec::new());
+    let (mut samples, mut floor, mut syncs, mut barriers) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     // The first start warms the page cache; the goal is for warm ones.
     for round in 0..=SAMPLES {
-        let mut pod = home.pod(&session)?;
+        let (mut pod, [start, ready], timings) = home.timed_pod(&session)?;
         if round > 0 {
-            samples.push(pod.took.as_secs_f64() * 1e3);
+            let (inside, count) = timings.synced(start, ready);
+            samples.push((ready - start - inside) as f64 / 1e6);
+            syncs.push(inside as f64 / 1e6);
+            barriers.push(count as f64);
             floor.push(bare_process()?);
         }
         let mut wire = Wire::connect(&pod.socket)?;
@@ -31,13 +34,20 @@ pub(crate) fn ready(built: &Built) -> Result<Vec<Figure>, String> {
         pod.ended()?;
     }
     Ok(vec![Figure {
-        name: "start of `minke pod` to ready, warm".into(),
+        name: "start of `minke pod` to ready, warm, without syncs".into(),
         unit: "ms",
         samples,
         goal: Goal::AtMost(15.0),
         floor: Some(Floor { what: "start and end of `true`", samples: floor }),
-        beside: Vec::new(),
+        beside: beside(&syncs, &barriers),
     }])
+}
+
+fn beside(syncs: &[f64], barriers: &[f64]) -> Vec<(String, f64)> {
+    vec![
+        ("ms inside syncs (median)".into(), spread(syncs).median),
+        ("syncs (median)".into(), spread(barriers).median),
+    ]
 }
 
 /// Milliseconds for a process that does nothing.
@@ -73,9 +83,6 @@ pub(crate) fn first_request(built: &Built) -> Result<Vec<Figure>, String> {
         samples,
         goal: Goal::AtMost(20.0),
         floor: Some(Floor { what: "start and end of `true`", samples: floor }),
-        beside: vec![
-            ("ms inside syncs (median)".into(), super::figure::spread(&syncs).median),
-            ("syncs (median)".into(), super::figure::spread(&barriers).median),
-        ],
+        beside: beside(&syncs, &barriers),
     }])
 }

@@ -20,6 +20,7 @@ pub(crate) struct Wire {
 #[derive(Debug, Default)]
 pub(crate) struct Saw {
     pub(crate) deltas: usize,
+    /// How often it was told that it had fallen behind.
     pub(crate) lags: usize,
     /// Of everything that all clients get, in order.
     pub(crate) digest: u64,
@@ -78,8 +79,9 @@ impl Wire {
             let (event, line) = self.next()?;
             match event {
                 // To one client alone.
-                "reply" | "hello" | "in_flight" => continue,
-                "lag" => {
+                "reply" | "hello" => continue,
+                // Both say that live events were left out; `in_flight` alone if no entry was pending.
+                "lag" | "in_flight" => {
                     saw.lags += 1;
                     continue;
                 }
