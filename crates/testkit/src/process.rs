@@ -133,7 +133,8 @@ impl Listener {
         loop {
             while let Some(line) = self.reader.next() {
                 let line = line.map_err(|fault| Deaf::Ended(format!("a line that is none: {fault:?}")))?;
-                let frame = Frame::parse(line).map_err(|bad| Deaf::Ended(format!("`{line}`: {}", bad.why)))?;
+                let frame =
+                    Frame::parse(line).map_err(|bad| Deaf::Ended(format!("`{line}`: {}", bad.why)))?;
                 let found = wanted(&frame);
                 heard.push(frame);
                 if found {
