@@ -135,10 +135,17 @@ pub(crate) fn sim(args: &[String]) -> Result<(), String> {
     must(&mut command)
 }
 
-/// The long mutation and bit-flip suites of the log.
-pub(crate) fn mutate() -> Result<(), String> {
-    let mut command = cargo(&["test", "--release", "-p", "minke-session", "--tests", "--", "--nocapture"]);
-    must(command.env("MINKE_MUTATE_LONG", "1"))
+/// Random mutations and flipped bits in the counts that are promised; `--long` ten times the mutations.
+pub(crate) fn mutate(args: &[String]) -> Result<(), String> {
+    let mutations = match args {
+        [] => "100000",
+        [long] if long == "--long" => "1000000",
+        [other, ..] => return Err(format!("`mutate` knows --long, not `{other}`")),
+    };
+    let flipped = (2 * 1024 * 1024).to_string();
+    let mut command =
+        cargo(&["test", "--release", "-p", "minke-session", "--test", "log", "damage", "--", "--nocapture"]);
+    must(command.env("MINKE_MUTATIONS", mutations).env("MINKE_FLIP_BYTES", flipped))
 }
 
 /// Every point of the fault sweep, for all kinds, on the real binary.

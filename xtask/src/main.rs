@@ -18,7 +18,7 @@ cargo xtask COMMAND
   schema           write the golden files of the wire and its schema anew, then look at `git diff`
   bench [NAME…]    build in release and measure; raw samples go to bench-results/
   sim [ARGS…]      the simulator: --long, --seed N
-  mutate           the long mutation and bit-flip suites of the log
+  mutate [--long]  100,000 mutations of a log, every byte of a 2 MiB log flipped; --long: a million mutations
   faults           every point of the fault sweep on the real binary
   deny             licences, advisories and bans (needs cargo-deny)
 ";
@@ -33,7 +33,7 @@ fn main() -> ExitCode {
         "schema" => commands::schema(),
         "bench" => bench::bench(&rest),
         "sim" => commands::sim(&rest),
-        "mutate" => commands::mutate(),
+        "mutate" => commands::mutate(&rest),
         "faults" => commands::faults(),
         "deny" => commands::deny(),
         "" | "help" | "--help" | "-h" => {
