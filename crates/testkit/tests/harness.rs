@@ -77,6 +77,7 @@ fn every_accepted_run_has_exactly_one_end() {
         user > finishes
         user queue > fails
         model > Finished.
+
         model > fails for good no key
         user > is paused
         model > begin Wait
