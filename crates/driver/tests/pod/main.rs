@@ -6,5 +6,6 @@ mod runs;
 mod starting;
 mod storage;
 mod streams;
+#[expect(dead_code, reason = "the benchmarks use more of it")]
 mod support;
 mod wire;

@@ -95,10 +95,21 @@ impl Home {
         self.try_start(session).unwrap_or_else(|failed| panic!("the pod did not start: {failed}"))
     }
 
+    /// A pod that waits for no disk, for benchmarks.
+    pub(crate) fn start_unsynced(&self, session: SessionId) -> Running {
+        self.start_on(session, self.store().unsynced()).unwrap_or_else(|failed| panic!("no start: {failed}"))
+    }
+
     pub(crate) fn try_start(&self, session: SessionId) -> Result<Running, String> {
+        self.start_on(session, self.store())
+    }
+
+    fn start_on(&self, session: SessionId, store: FileStore) -> Result<Running, String> {
         let (mut ours, theirs) = UnixStream::pair().unwrap();
-        let (paths, store) = (self.paths.clone(), self.store());
+        let paths = self.paths.clone();
+        let (tell, told) = std::sync::mpsc::channel();
         let thread = std::thread::spawn(move || {
+            tell.send(rustix::thread::gettid().as_raw_nonzero()).unwrap();
             let ready = Some(OwnedFd::from(theirs));
             run_on(PodArgs { session, lease: None, ready, paths, signals: false }, Arc::new(store)).unwrap()
         });
@@ -106,7 +117,9 @@ impl Home {
         ours.set_read_timeout(Some(PATIENCE)).unwrap();
         ours.read_to_string(&mut text).unwrap();
         match serde_json::from_str(&text).unwrap() {
-            ReadyLine::Ready(ready) => Ok(Running { socket: ready.socket, thread: Some(thread) }),
+            ReadyLine::Ready(ready) => {
+                Ok(Running { socket: ready.socket, task: told.recv().unwrap().get(), thread: Some(thread) })
+            }
             ReadyLine::Failed(failed) => {
                 assert_eq!(thread.join().unwrap(), Ending::FailedToStart);
                 Err(failed.message)
@@ -146,10 +159,17 @@ impl Home {
 
 pub(crate) struct Running {
     pub(crate) socket: PathBuf,
+    task: i32,
     thread: Option<JoinHandle<Ending>>,
 }
 
 impl Running {
+    /// What the pod's own thread has used of the processor so far.
+    pub(crate) fn cpu(&self) -> Duration {
+        let stat = std::fs::read_to_string(format!("/proc/self/task/{}/schedstat", self.task)).unwrap();
+        Duration::from_nanos(stat.split_whitespace().next().unwrap().parse().unwrap())
+    }
+
     /// A client that says nothing yet.
     pub(crate) fn connect(&self) -> Client {
         let short = SocketPath::to(&self.socket).unwrap();
