@@ -1,6 +1,6 @@
-//! The log's own figures: the benchmark of `session`, its samples kept with the others and set beside their floors.
+//! The log's own figures: the benchmarks of `session` and of folding, their samples kept and set beside their floors.
 //!
-//! Elsewhere: what is measured there (`crates/session/benches/log.rs`).
+//! Elsewhere: what is measured there (`crates/session/benches/log.rs`, `crates/testkit/benches/fold.rs`).
 
 use std::fs::{self, File};
 use std::io::{Read, Write};
@@ -24,7 +24,9 @@ const LOG_BYTES: usize = 100_000_000;
 pub(crate) fn log(_: &Built) -> Result<Vec<Figure>, String> {
     let folder = TempDir::new().map_err(|why| format!("cannot make a temporary directory: {why}"))?;
     let kept = folder.path().join("samples");
-    must(cargo(&["bench", "-q", "-p", "minke-session", "--bench", "log"]).env("MINKE_BENCH_SAMPLES", &kept))?;
+    for (package, bench) in [("minke-session", "log"), ("minke-testkit", "fold")] {
+        must(cargo(&["bench", "-q", "-p", package, "--bench", bench]).env("MINKE_BENCH_SAMPLES", &kept))?;
+    }
     let text =
         fs::read_to_string(&kept).map_err(|why| format!("the log's benchmark kept no samples: {why}"))?;
     let mut figures = text.lines().map(figure).collect::<Result<Vec<_>, _>>()?;
