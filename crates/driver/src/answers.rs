@@ -8,7 +8,7 @@ use minke_protocol::{
     ChildRow, Completion, CompletionKind, Completions, Event, Frame, Greeting, Id, ListCompletions,
     QueueState, Refusal, ReplyData, RewindTarget, RewindTargets, Snapshot, StatusReply, reply,
 };
-use minke_record::{ErrorCode, Position, Route};
+use minke_record::{Content, ErrorCode, Item, Position, Route, Text};
 use minke_session::{Reader, StoreError};
 use std::ops::ControlFlow;
 
@@ -44,10 +44,34 @@ pub(crate) fn greeting(pod: &Pod, introduction: &Introduction) -> Greeting {
         fence: "none".to_owned(),
         tools: tools.unwrap_or_default(),
         context_window: 0,
-        context_tokens: 0,
+        context_tokens: context_tokens(state.context.items()),
         posture: state.manifest.permissions.posture.as_str().to_owned(),
         parent: None,
         notices: introduction.notices.clone(),
+    }
+}
+
+/// A rough count of what the model is shown: four bytes of text are a token. A provider's own count is in `usage`.
+fn context_tokens(items: &[Arc<Item>]) -> u64 {
+    let mut bytes = 0;
+    for item in items {
+        bytes += match item.as_ref() {
+            Item::Message { content, .. } => content.iter().map(part_bytes).sum(),
+            Item::Reasoning { text, .. } => text.bytes(),
+            Item::ToolCall { arguments, .. } => arguments.bytes(),
+            Item::ToolResult { content, summary, .. } => {
+                content.as_ref().map_or(summary.len() as u64, Text::bytes)
+            }
+            Item::Unknown => 0,
+        };
+    }
+    bytes / 4
+}
+
+fn part_bytes(part: &Content) -> u64 {
+    match part {
+        Content::Text { text } | Content::Refusal { text } => text.bytes(),
+        Content::Image { .. } | Content::Unknown => 0,
     }
 }
 

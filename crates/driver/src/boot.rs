@@ -17,6 +17,7 @@ use std::sync::Arc;
 use minke_client::{Failed, Ready, ReadyLine};
 use minke_manifest::SyncMode;
 use minke_pod::{Boot, Pod, State, What};
+use minke_protocol::limits::ALERTS;
 use minke_record::{AlertLevel, AlertSource, ErrorCode, PodName, ToolSpec};
 use minke_registry::{PathsError, RegistryError, Row, Runtime, ScopeLease, SocketPath};
 use minke_session::{AppendError, OpenLog, Store, StoreError};
@@ -125,7 +126,8 @@ fn start(args: PodArgs, store: Arc<dyn Store>) -> Result<(Driver, UnixListener),
         return Err(BootError::NoStart);
     };
     open.writer.introduce(&name).map_err(BootError::io("sign", "the session's lease"))?;
-    let mut outlet = Outlet::new(Arc::new(Stream::new()));
+    let kept = usize::try_from(state.manifest.pod.limits.alerts).unwrap_or(ALERTS).min(ALERTS);
+    let mut outlet = Outlet::new(Arc::new(Stream::new()), kept);
     outlet.keep_alerts(&open.replay);
     let runtime = Runtime::new(&args.paths);
     let hands = Hands {

@@ -9,7 +9,6 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use minke_pod::Effect;
-use minke_protocol::limits::ALERTS;
 use minke_protocol::{Event, Frame, Place, Refusal, ReplyData, encode};
 use minke_record::{Kind, RunId};
 use minke_registry::PodStatus;
@@ -58,11 +57,13 @@ pub(crate) struct Outlet {
     after: VecDeque<(u64, After)>,
     /// Alerts that later clients are told: with the entry, if it is logged.
     alerts: VecDeque<(Option<u64>, Arc<str>)>,
+    alerts_kept: usize,
 }
 
 impl Outlet {
-    pub(crate) fn new(stream: Arc<Stream>) -> Outlet {
-        Outlet { stream, news: VecDeque::new(), after: VecDeque::new(), alerts: VecDeque::new() }
+    pub(crate) fn new(stream: Arc<Stream>, alerts_kept: usize) -> Outlet {
+        let (news, after, alerts) = (VecDeque::new(), VecDeque::new(), VecDeque::new());
+        Outlet { stream, news, after, alerts, alerts_kept }
     }
 
     pub(crate) fn stream(&self) -> &Arc<Stream> {
@@ -182,7 +183,7 @@ impl Outlet {
     /// Keeps an alert for clients that come later; the oldest goes.
     fn keep_alert(&mut self, seq: Option<u64>, line: Arc<str>) {
         self.alerts.push_back((seq, line));
-        while self.alerts.len() > ALERTS {
+        while self.alerts.len() > self.alerts_kept {
             self.alerts.pop_front();
         }
     }

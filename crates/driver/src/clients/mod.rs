@@ -317,7 +317,8 @@ impl Clients {
         }
         rustix::net::sockopt::set_socket_send_buffer_size(&socket, SEND_BUFFER)?;
         self.reap();
-        if self.connected.len() >= CLIENTS {
+        // A client that only listens still has its writer.
+        if self.writers.len() >= CLIENTS {
             self.writers.spawn(turn_away(socket));
             return Ok(());
         }
