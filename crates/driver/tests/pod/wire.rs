@@ -320,3 +320,20 @@ fn a_client_that_asks_and_never_reads_is_not_read_either() {
     assert_eq!(other.ask("status", json!({})).unwrap()["status"], "idle");
     assert_eq!(pod.stop(), Ending::Stopped);
 }
+
+#[test]
+fn a_client_that_will_say_nothing_more_still_gets_its_answers() {
+    let home = Home::new();
+    let pod = home.start(home.session(AGAIN));
+    let mut client = pod.connect();
+    let first = client.send("run", json!({"input": "x"}));
+    let second = client.send("wait", json!({"until": "idle", "timeout_ms": 60000}));
+    client.socket.shutdown(Shutdown::Write).unwrap();
+    assert!(client.reply(first).is_ok());
+    assert_eq!(client.reply(second).unwrap()["holds"], true);
+    assert!(!names(&client.rest()).contains(&"error"));
+    let pods = pod.sender().ask("list_pods", json!({})).unwrap();
+    assert_eq!(pods, json!({"pods": []}));
+    assert_eq!(pod.sender().ask("restore_pod", json!({"name": "child"})).unwrap_err()["code"], "not_found");
+    assert_eq!(pod.stop(), Ending::Stopped);
+}
