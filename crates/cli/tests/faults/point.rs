@@ -61,10 +61,13 @@ impl<'a> Bench<'a> {
         }
         problems.extend(complaints(&output, point.kind));
         let seen = witness::seen(&place.desk);
+        let fired = Shim::fired(&place.desk);
+        if !fired {
+            problems.extend(place.unseen(&seen));
+        }
         problems.extend(self.look(&place, &seen, When::AfterTheFault(point.kind)));
         problems.extend(self.go_on(&place));
         problems.extend(self.look(&place, &seen, When::AfterTheNextRun));
-        let fired = Shim::fired(&place.desk);
         if !problems.is_empty() {
             problems.insert(0, place.story(&output, point.n));
         }
@@ -236,6 +239,18 @@ impl Place {
             listed.map(|entry| entry.expect("it can be listed").path()).filter(whole).collect();
         found.sort();
         found
+    }
+
+    /// Without a fault a client is sent every entry from the start of the segment on, or else the sweep compares nothing.
+    fn unseen(&self, seen: &Lines) -> Vec<String> {
+        let kept: Lines = self.sessions().iter().flat_map(|session| witness::logged(session)).collect();
+        let begins = |line: &&String| line.contains(r#""kind":"segment_start""#);
+        let unseen = kept
+            .values()
+            .skip_while(|line| !begins(line))
+            .filter(|line| !seen.values().any(|sent| sent == *line));
+        let told: Vec<String> = unseen.map(|line| format!("no client was sent {line}")).collect();
+        if seen.is_empty() { vec!["no client was sent anything".into()] } else { told }
     }
 
     fn notes(&self) -> usize {

@@ -79,7 +79,7 @@ pub(crate) fn logged(session: &Path) -> Lines {
         .filter(|path| path.extension().is_some_and(|ext| ext == "jsonl"))
         .collect();
     // `log.jsonl` comes before `log.0001.jsonl`.
-    files.sort_by_key(|path| (path.file_name().map_or(0, |name| name.len()), path.clone()));
+    files.sort_by_key(|path| (path.file_name().map_or(0, std::ffi::OsStr::len), path.clone()));
     let mut lines = Lines::new();
     let mut step = Vec::new();
     for file in files {
@@ -127,4 +127,39 @@ pub(crate) fn calls(logged: &Lines, tool: &str) -> (usize, usize) {
         .filter(|entry| ids.contains(&&entry["item"]["call_id"]))
         .count();
     (ids.len(), done)
+}
+
+#[test]
+fn a_missing_and_a_changed_entry_are_losses() {
+    let lines =
+        |texts: &[&str]| -> Lines { texts.iter().map(|text| (number(text), (*text).to_owned())).collect() };
+    let sent = lines(&[r#"{"seq":0,"h":"a"}"#, r#"{"seq":1,"h":"b"}"#]);
+    assert!(
+        losses(&sent, &lines(&[r#"{"seq":0,"h":"a"}"#, r#"{"seq":1,"h":"b"}"#, r#"{"seq":2,"h":"c"}"#]))
+            .is_empty()
+    );
+    assert_eq!(losses(&sent, &lines(&[r#"{"seq":0,"h":"a"}"#])).len(), 1);
+    assert_eq!(losses(&sent, &lines(&[r#"{"seq":0,"h":"a"}"#, r#"{"seq":1,"h":"c"}"#])).len(), 1);
+}
+
+#[test]
+fn only_whole_frames_count_as_seen_and_only_whole_steps_as_logged() {
+    let folder = tempfile::TempDir::new().unwrap();
+    std::fs::create_dir(folder.path().join("seen")).unwrap();
+    let sent = concat!(
+        "{\"event\":\"snapshot\",\"data\":{\"entries\":[{\"seq\":0}],\"older\":false}}\n",
+        "{\"event\":\"entry\",\"data\":{\"entry\":{\"seq\":1, \"x\":1}},\"seq\":1}\n",
+        "{\"ready\":{\"name\":\"x\"}}\n",
+        "{\"event\":\"entry\",\"data\":{\"entry\":{\"seq\":2}},\"se",
+    );
+    std::fs::write(folder.path().join("seen/1.2"), sent).unwrap();
+    let seen = seen(folder.path());
+    assert_eq!(
+        seen.into_iter().collect::<Vec<_>>(),
+        [(0, "{\"seq\":0}".into()), (1, "{\"seq\":1, \"x\":1}".into())]
+    );
+
+    let log = "{\"seq\":0}\n{\"seq\":1,\"more\":true}\n{\"seq\":2}\n{\"seq\":3,\"more\":true}\n{\"seq\":4";
+    std::fs::write(folder.path().join("log.jsonl"), log).unwrap();
+    assert_eq!(logged(folder.path()).into_keys().collect::<Vec<_>>(), [0, 1, 2]);
 }
