@@ -5,7 +5,9 @@ use std::io::BufRead;
 
 use clap::Args;
 use minke_client::{Connection, Home, find, reach};
-use minke_protocol::{Event, Method, ReplyData, Run, RunMode, Snapshot, Status, Subscribe};
+use minke_protocol::{
+    Event, Frame, Id, Method, Place, ReplyData, Run, RunMode, Snapshot, Status, StatusReply, Subscribe,
+};
 use minke_record::{Entry, InputSegment, Kind, Position, SessionId};
 use tokio::sync::mpsc;
 
@@ -36,6 +38,7 @@ pub(crate) async fn run(attach: Attach, around: &Surroundings, screen: &Screen) 
         screen,
         session,
         at: None,
+        work: Work::Running,
         waiting: 0,
         stdin_open: true,
         greeted: false,
@@ -71,11 +74,31 @@ enum Left {
     PodDied,
 }
 
+/// What the pod is known to do.
+enum Work {
+    Running,
+    /// Nothing at this moment.
+    Quiet,
+    /// It was asked whether that is all.
+    Asked(Id),
+    /// That was all, and the last of it is this entry.
+    Done {
+        head: u64,
+    },
+}
+
+impl Work {
+    fn of(status: &Status) -> Work {
+        if *status == Status::Running { Work::Running } else { Work::Quiet }
+    }
+}
+
 struct Room<'a> {
     transcript: Transcript,
     screen: &'a Screen,
     session: SessionId,
     at: Option<Position>,
+    work: Work,
     /// What was said and has not been answered by the pod yet.
     waiting: u64,
     stdin_open: bool,
@@ -90,36 +113,22 @@ impl Room<'_> {
         connection: &mut Connection,
         lines: &mut mpsc::Receiver<String>,
     ) -> Result<Left, Failure> {
-        let mut running = true;
         let mut stopping = false;
+        self.work = Work::Running;
         loop {
-            // A pipe that has said all it has to say leaves when everything is done.
-            if !self.stdin_open && !running && self.waiting == 0 {
+            if self.is_over(connection).await? {
                 return Ok(Left::ByPerson);
             }
             tokio::select! {
-                frame = connection.next() => match frame?.map(|frame| frame.event) {
+                frame = connection.next() => match frame? {
                     None => return Ok(if stopping { Left::PodStopped } else { Left::PodDied }),
-                    Some(Event::Shutdown) => stopping = true,
-                    Some(event) => running = self.event(&event)?.unwrap_or(running),
+                    Some(frame) if frame.event == Event::Shutdown => stopping = true,
+                    Some(frame) => self.frame(&frame)?,
                 },
                 line = lines.recv(), if self.stdin_open => match line {
                     None => self.stdin_open = false,
                     Some(line) if line.trim().is_empty() => {}
-                    Some(line) => {
-                        self.waiting += 1;
-                        running = true;
-                        let op_id = ids().next_uuid().to_string();
-                        if let Some(echoed) = &mut self.echoed {
-                            // Those that were refused never begin; forgetting one costs a repeated line.
-                            if echoed.len() >= ECHOES {
-                                echoed.clear();
-                            }
-                            echoed.insert(op_id.clone());
-                        }
-                        let input = vec![InputSegment::text(line)];
-                        connection.send(Method::Run(Run { input, mode: RunMode::Queue, op_id: Some(op_id) })).await?;
-                    }
+                    Some(line) => self.say(line, connection).await?,
                 },
                 signal = tokio::signal::ctrl_c() => {
                     signal.map_err(|e| Failure::new(Exit::Failed, "cannot listen for signals").why(e))?;
@@ -130,24 +139,70 @@ impl Room<'_> {
         }
     }
 
-    /// Shows an event; says whether the pod runs, if the event says so.
-    fn event(&mut self, event: &Event) -> Result<Option<bool>, Failure> {
-        match event {
-            Event::Snapshot(snapshot) => return self.snapshot(snapshot).map(Some),
+    /// A pipe that has said all it has to say leaves when everything is done. A pod is idle for a moment between two
+    /// runs, so it is asked whether something waits in its queue.
+    async fn is_over(&mut self, connection: &mut Connection) -> Result<bool, Failure> {
+        if self.stdin_open || self.waiting > 0 {
+            return Ok(false);
+        }
+        match &self.work {
+            Work::Running | Work::Asked(_) => Ok(false),
+            Work::Quiet => {
+                self.work = Work::Asked(connection.send(Method::Status).await?);
+                Ok(false)
+            }
+            Work::Done { head } => Ok(connection.position().is_some_and(|position| position.seq >= *head)),
+        }
+    }
+
+    async fn say(&mut self, line: String, connection: &mut Connection) -> Result<(), Failure> {
+        let op_id = ids().next_uuid().to_string();
+        if let Some(echoed) = &mut self.echoed {
+            // Those that were refused never begin; forgetting one costs a repeated line.
+            if echoed.len() >= ECHOES {
+                echoed.clear();
+            }
+            echoed.insert(op_id.clone());
+        }
+        self.waiting += 1;
+        let input = vec![InputSegment::text(line)];
+        connection.send(Method::Run(Run { input, mode: RunMode::Queue, op_id: Some(op_id) })).await?;
+        Ok(())
+    }
+
+    fn frame(&mut self, frame: &Frame) -> Result<(), Failure> {
+        match &frame.event {
+            Event::Snapshot(snapshot) => self.snapshot(snapshot)?,
             Event::Entry(event) if self.is_echo(&event.entry) => {}
             Event::Entry(event) => self.transcript.entry(&event.entry)?,
             Event::InFlight(in_flight) => self.transcript.in_flight(in_flight)?,
-            Event::Status(status) => return Ok(Some(status.status == Status::Running)),
-            Event::Reply(reply) => {
-                self.waiting = self.waiting.saturating_sub(1);
-                if let ReplyData::Refused(refusal) = reply {
-                    self.screen.warn(&refusal.message);
-                    return Ok(Some(false));
-                }
-            }
+            Event::Status(status) => self.work = Work::of(&status.status),
+            Event::Reply(reply) => self.reply(&frame.place, reply)?,
             other => self.transcript.live(other)?,
         }
-        Ok(None)
+        Ok(())
+    }
+
+    fn reply(&mut self, place: &Place, reply: &ReplyData) -> Result<(), Failure> {
+        if let (Work::Asked(asked), Place::One { id: Some(id) }) = (&self.work, place)
+            && asked == id
+        {
+            let answer = reply.result::<StatusReply>().map_err(|e| {
+                Failure::new(Exit::Failed, "the pod's reply to `status` cannot be read").why(e)
+            })?;
+            self.work = match answer {
+                Ok(StatusReply { status: Status::Running, .. }) => Work::Running,
+                Ok(status) if status.queue.length > 0 && !status.queue.held => Work::Running,
+                Ok(status) => Work::Done { head: status.head.seq },
+                Err(refusal) => return Err(refusal.clone().into()),
+            };
+            return Ok(());
+        }
+        self.waiting = self.waiting.saturating_sub(1);
+        if let ReplyData::Refused(refusal) = reply {
+            self.screen.warn(&refusal.message);
+        }
+        Ok(())
     }
 
     /// An input is remembered until its run begins, which is the last that is heard of it.
@@ -162,7 +217,7 @@ impl Room<'_> {
         }
     }
 
-    fn snapshot(&mut self, snapshot: &Snapshot) -> Result<bool, Failure> {
+    fn snapshot(&mut self, snapshot: &Snapshot) -> Result<(), Failure> {
         if !std::mem::replace(&mut self.greeted, true) {
             let greeting = &snapshot.greeting;
             self.screen.note(&format!(
@@ -186,7 +241,8 @@ impl Room<'_> {
             self.screen
                 .note("a run is paused: `minke resume` goes on with it, saying something begins a new one");
         }
-        Ok(snapshot.status == Status::Running)
+        self.work = Work::of(&snapshot.status);
+        Ok(())
     }
 }
 

@@ -3,8 +3,8 @@
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use minke_client::{Connection, Home, find};
-use minke_protocol::{Method, Nothing, Shutdown, ShutdownMode, Subscribe};
+use minke_client::{Connection, ConnectionError, Home, find};
+use minke_protocol::{Method, Nothing, Refusal, Shutdown, ShutdownMode, Subscribe};
 use minke_record::SessionId;
 use minke_registry::{Live, Runtime};
 use rustix::process::{Pid, Signal, kill_process};
@@ -41,13 +41,10 @@ pub(crate) async fn run(stop: Stop, around: &Surroundings, screen: &Screen) -> R
         kill(&live)?;
     } else {
         let mode = if stop.after_run { ShutdownMode::AfterRun } else { ShutdownMode::Now };
-        let mut connection =
-            Connection::open(&live.row.socket, Subscribe::None, None, introduction()).await?;
-        let reply = connection.ask::<Nothing>(Method::Shutdown(Shutdown { mode }), STOP_WAIT).await;
-        match reply {
+        match shut_down(&live, mode).await {
             Ok(Ok(Nothing {})) => {}
             Ok(Err(refusal)) => return Err(refusal.into()),
-            // It may be gone before its reply is: what counts is the lease, below.
+            // It may be gone before it could be asked, or before its reply is: what counts is the lease, below.
             Err(e) if e.is_nobody() => {}
             Err(e) => return Err(e.into()),
         }
@@ -57,6 +54,11 @@ pub(crate) async fn run(stop: Stop, around: &Surroundings, screen: &Screen) -> R
     }
     wait_gone(&home, found.session, &stop.name).await?;
     say(screen, &stop.name, "stopped")
+}
+
+async fn shut_down(live: &Live, mode: ShutdownMode) -> Result<Result<Nothing, Refusal>, ConnectionError> {
+    let mut connection = Connection::open(&live.row.socket, Subscribe::None, None, introduction()).await?;
+    connection.ask(Method::Shutdown(Shutdown { mode }), STOP_WAIT).await
 }
 
 /// The process that holds the lease. A pid that was used again cannot be meant: whoever holds the lease lives.

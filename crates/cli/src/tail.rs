@@ -35,7 +35,11 @@ pub(crate) async fn run(tail: Tail, around: &Surroundings, screen: &Screen) -> R
         return Ok(Exit::Done);
     };
     let socket = &live.row.socket;
-    let mut connection = Connection::open(socket, Subscribe::Full, position, introduction()).await?;
+    let mut connection = match Connection::open(socket, Subscribe::Full, position, introduction()).await {
+        Ok(connection) => connection,
+        Err(e) if e.is_nobody() => return Ok(gone(screen)),
+        Err(e) => return Err(e.into()),
+    };
     loop {
         let frame = tokio::select! {
             frame = connection.next() => frame?,
@@ -46,10 +50,7 @@ pub(crate) async fn run(tail: Tail, around: &Surroundings, screen: &Screen) -> R
         };
         match frame.map(|frame| frame.event) {
             Some(Event::Shutdown) => return Ok(Exit::Done),
-            None => {
-                screen.warn("the pod is gone; `minke attach` brings it back");
-                return Ok(Exit::Done);
-            }
+            None => return Ok(gone(screen)),
             Some(Event::Snapshot(snapshot)) => {
                 for entry in &snapshot.entries {
                     view.entry(entry)?;
@@ -61,6 +62,11 @@ pub(crate) async fn run(tail: Tail, around: &Surroundings, screen: &Screen) -> R
             Some(other) => view.live(&other)?,
         }
     }
+}
+
+fn gone(screen: &Screen) -> Exit {
+    screen.warn("the pod is gone; `minke attach` brings it back");
+    Exit::Done
 }
 
 /// Entries as the person wants them: plain lines, or the log's own objects.

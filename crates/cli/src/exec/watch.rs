@@ -88,7 +88,8 @@ impl Watch<'_> {
         } else {
             Voice::Text(Transcript::new(*self.screen, Asides::Apart))
         };
-        let mut watching = Watching { watch: self, seen: Seen::default(), voice, cancelled: 0, look: None };
+        let mut watching =
+            Watching { watch: self, seen: Seen::default(), voice, cancelled: 0, look: None, still_at: None };
         let ending = watching.run(signals).await;
         let Watching { watch, seen, .. } = watching;
         match ending {
@@ -111,6 +112,8 @@ struct Watching<'a> {
     cancelled: u32,
     /// The `status` that was asked for and is not answered yet.
     look: Option<Id>,
+    /// It stood still at this entry.
+    still_at: Option<u64>,
 }
 
 enum Voice {
@@ -204,7 +207,7 @@ impl Watching<'_> {
     }
 
     /// A pod stands still for a moment between two runs too, and what waits before our input runs first. Its own word
-    /// decides: the answer to `status` comes after everything that the pod does by itself.
+    /// decides.
     async fn stands_still(&mut self, status: &Status) -> Result<(), Failure> {
         let waits = self.seen.run.is_none() && matches!(self.watch.which, Which::Input { .. });
         if waits && matches!(status, Status::Idle | Status::Paused) {
@@ -220,16 +223,21 @@ impl Watching<'_> {
         }
         self.look = None;
         match reply.result::<StatusReply>() {
-            Ok(Ok(now)) => self.check_begun(&now.status),
+            Ok(Ok(now)) => {
+                let stopped = matches!(now.status, Status::Idle | Status::Paused);
+                self.still_at = stopped.then_some(now.head.seq);
+                self.check_begun()
+            }
             Ok(Err(refusal)) => Err(refusal.clone().into()),
             Err(e) => Err(Failure::new(Exit::Failed, "the pod's answer to `status` cannot be read").why(e)),
         }
     }
 
-    /// A pod that is not running and has not begun what it was given will not begin it by itself.
-    fn check_begun(&self, status: &Status) -> Result<(), Failure> {
-        let stopped = matches!(status, Status::Idle | Status::Paused);
-        if self.seen.run.is_none() && stopped && matches!(self.watch.which, Which::Input { .. }) {
+    /// A pod that stands still and has not begun what it was given will not begin it by itself. Its word may overtake
+    /// entries that wait for the disk, so everything up to there must have been seen.
+    fn check_begun(&self) -> Result<(), Failure> {
+        let all_seen = self.still_at.is_some_and(|head| self.seen.next_seq > head);
+        if self.seen.run.is_none() && all_seen {
             return Err(Failure::new(
                 Exit::Failed,
                 "the pod took the input and does not begin a run with it",
@@ -256,6 +264,7 @@ impl Watching<'_> {
         self.recognise(entry);
         let ours = entry.run.is_some() && entry.run == self.seen.run;
         if !ours && !matches!(entry.kind, Kind::Alert(_)) {
+            self.check_begun()?;
             return Ok(None);
         }
         self.seen.count(entry);

@@ -5,5 +5,6 @@
 mod crash;
 mod docs;
 mod exec;
+mod pods;
 mod trouble;
 mod world;

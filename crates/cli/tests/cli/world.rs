@@ -2,7 +2,7 @@
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdout, Command, Output, Stdio};
+use std::process::{Child, ChildStderr, ChildStdout, Command, Output, Stdio};
 
 use serde_json::Value;
 
@@ -24,6 +24,7 @@ pub(crate) struct Done {
 pub(crate) struct Going {
     pub(crate) child: Child,
     lines: BufReader<ChildStdout>,
+    said: BufReader<ChildStderr>,
 }
 
 impl World {
@@ -101,7 +102,8 @@ impl World {
             .spawn()
             .unwrap();
         let lines = BufReader::new(child.stdout.take().unwrap());
-        Going { child, lines }
+        let said = BufReader::new(child.stderr.take().unwrap());
+        Going { child, lines, said }
     }
 
     pub(crate) fn json(&self, args: &[&str]) -> Value {
@@ -148,16 +150,13 @@ impl Going {
     /// Reads stdout until a line holds this, and gives that line.
     #[track_caller]
     pub(crate) fn until(&mut self, wanted: &str) -> String {
-        let mut seen = String::new();
-        loop {
-            let mut line = String::new();
-            let read = self.lines.read_line(&mut line).unwrap();
-            assert!(read > 0, "stdout ended before `{wanted}`:\n{seen}");
-            seen.push_str(&line);
-            if line.contains(wanted) {
-                return line;
-            }
-        }
+        until(&mut self.lines, wanted)
+    }
+
+    /// The same of stderr.
+    #[track_caller]
+    pub(crate) fn until_said(&mut self, wanted: &str) -> String {
+        until(&mut self.said, wanted)
     }
 
     pub(crate) fn signal(&self, signal: rustix::process::Signal) {
@@ -167,8 +166,32 @@ impl Going {
     pub(crate) fn end(mut self) -> Done {
         let mut out = String::new();
         std::io::Read::read_to_string(&mut self.lines, &mut out).unwrap();
-        let rest = self.child.wait_with_output().unwrap();
-        Done { code: rest.status.code(), out, err: String::from_utf8(rest.stderr).unwrap() }
+        let mut err = String::new();
+        std::io::Read::read_to_string(&mut self.said, &mut err).unwrap();
+        Done { code: self.child.wait().unwrap().code(), out, err }
+    }
+}
+
+#[track_caller]
+fn until(lines: &mut impl BufRead, wanted: &str) -> String {
+    let mut seen = String::new();
+    loop {
+        let mut line = String::new();
+        // A message that is streaming in has no newline yet.
+        let read = loop {
+            let bytes = lines.fill_buf().unwrap();
+            let taken = bytes.iter().position(|byte| *byte == b'\n').map_or(bytes.len(), |at| at + 1);
+            line.push_str(std::str::from_utf8(&bytes[..taken]).unwrap());
+            lines.consume(taken);
+            if taken == 0 || line.ends_with('\n') || line.contains(wanted) {
+                break taken;
+            }
+        };
+        seen.push_str(&line);
+        if line.contains(wanted) {
+            return line;
+        }
+        assert!(read > 0, "it ended before `{wanted}`:\n{seen}");
     }
 }
 
