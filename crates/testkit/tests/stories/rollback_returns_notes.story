@@ -1,0 +1,14 @@
+# Notes that were drained in a run that is rolled back are notes again.
+kills differ: a cancel that comes after a crash abandons instead of rolling back
+notify quiet > by the way
+user > oh no
+notes: 0
+person > cancel
+log … system_item(notification) run_completed(rolled_back)
+notes: 1
+context:
+user > this
+context: user this / user [Notification] by the way
+model > Yes.
+notes: 0
+pod is idle
