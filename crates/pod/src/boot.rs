@@ -94,8 +94,9 @@ impl Pod {
             }
         }
         let waits = self.state.facts.queue.iter().any(|queued| queued.mode != QueueMode::Steer);
-        if woken && waits {
-            // Waking with an input is `run` with mode `queue`: it starts, whatever was paused.
+        if waits && (woken || !self.state.facts.held) {
+            // Waking with an input is `run` with mode `queue`: it starts, whatever was paused. An input that was taken
+            // while the pod was about to stop has been waiting for this boot.
             self.start_queued(m);
         } else if woken && self.state.resumable().is_none() && self.notes_wait() {
             let by = self.me();

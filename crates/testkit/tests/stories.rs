@@ -113,6 +113,7 @@ stories! {
     provider_refuses,
     pure_call_runs_again_after_a_crash,
     pure_calls_in_parallel,
+    queued_before_the_stop_runs_after_boot,
     queue_is_full,
     queue_is_held_after_a_cancel,
     queue_is_held_after_a_pause,
