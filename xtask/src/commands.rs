@@ -9,20 +9,18 @@ use xtask::{arrows, labels, promises, purity, tree};
 
 use crate::run::{cargo, is_there, must};
 
-/// All tests. Doc tests come first, so that the last line is the runner's own summary.
+/// All tests, or those that the arguments choose. Doc tests come first, so that the last line is the runner's summary.
 pub(crate) fn test(args: &[String]) -> Result<(), String> {
-    let whole = args.is_empty();
-    if is_there(&mut cargo(&["nextest", "--version"])) {
-        if whole {
-            must(&mut cargo(&["test", "-q", "--workspace", "--doc"]))?;
-        }
-        return must(cargo(&["nextest", "run", "--workspace"]).args(args));
-    }
-    eprintln!("cargo-nextest is not installed; using `cargo test`, which gives one summary for each binary");
-    if whole {
+    // With arguments of its own the runner must not be told to take the whole workspace besides.
+    let all: &[&str] = if args.is_empty() { &["--workspace"] } else { &[] };
+    if args.is_empty() {
         must(&mut cargo(&["test", "-q", "--workspace", "--doc"]))?;
     }
-    must(cargo(&["test", "--workspace", "--all-targets", "--no-fail-fast"]).args(args))
+    if is_there(&mut cargo(&["nextest", "--version"])) {
+        return must(cargo(&["nextest", "run"]).args(all).args(args));
+    }
+    eprintln!("cargo-nextest is not installed; using `cargo test`, which gives one summary for each binary");
+    must(cargo(&["test", "--tests", "--no-fail-fast"]).args(all).args(args))
 }
 
 /// One thing that is looked at; the error lists every complaint.
