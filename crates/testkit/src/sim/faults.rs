@@ -13,11 +13,6 @@ impl Sim {
             return Ok(());
         }
         let seed = if self.chance.one_in(2) { Some(self.chance.next()) } else { None };
-        self.restart_machine(seed)
-    }
-
-    pub(super) fn restart_machine(&mut self, seed: Option<u64>) -> Result<(), String> {
-        self.distrusted = false;
         self.disk.plan(None);
         self.note(&format!("power cut {seed:?}"), 0);
         self.disk.cut_power(seed);

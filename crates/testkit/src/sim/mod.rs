@@ -31,7 +31,7 @@ use crate::chance::{Chance, Trace};
 use crate::disk::{Fault, Plan, SimDisk};
 use crate::memlog::Death;
 use client::{Client, DOWN_BYTES};
-use life::{Fate, Ground, Life, Out, SYNC_FAILED};
+use life::{Fate, Ground, Life, Out};
 
 const PODS: usize = 3;
 const CLIENTS: usize = 5;
@@ -74,9 +74,6 @@ struct Sim {
     spared: usize,
     /// No more faults.
     calm: bool,
-    /// A disk that could not be synced is not to be trusted before the machine has been restarted: its pages may be
-    /// clean in memory and not on the disk.
-    distrusted: bool,
     /// The newest happenings, for the report of a failure.
     lately: VecDeque<String>,
     /// The model's plan for each open request of each pod.
@@ -126,7 +123,6 @@ impl Sim {
             ops: 0,
             spared: [1, 3, 9][usize::try_from(seed % 3).unwrap_or(0)],
             calm: false,
-            distrusted: false,
             lately: VecDeque::new(),
             speeches: BTreeMap::new(),
             disk,
@@ -170,9 +166,6 @@ impl Sim {
 
     /// One thing happens.
     fn act(&mut self) -> Result<(), String> {
-        if self.distrusted {
-            return self.restart_machine(None);
-        }
         let node = self.chance.below(PODS);
         match &self.nodes[node].life {
             None => return self.boot(node),
@@ -218,7 +211,6 @@ impl Sim {
             Err(error) if self.calm => return Err(format!("a session cannot be opened: {error}")),
             Err(_) => {
                 self.nodes[node].ground.meet("an opening failed");
-                self.distrusted = true;
                 disk.kill();
                 return Ok(());
             }
@@ -260,9 +252,7 @@ impl Sim {
         let input = self.input(what);
         let at = &mut self.nodes[node];
         let Some(life) = &mut at.life else { return Ok(()) };
-        let failures = at.ground.met.get(SYNC_FAILED).copied();
         let fate = life.feed(&mut at.ground, input)?;
-        self.distrusted |= at.ground.met.get(SYNC_FAILED).copied() != failures;
         self.follow(node, fate)
     }
 
@@ -310,9 +300,7 @@ impl Sim {
         self.note("sync", node);
         let at = &mut self.nodes[node];
         let Some(life) = &mut at.life else { return Ok(()) };
-        let failures = at.ground.met.get(SYNC_FAILED).copied();
         let fate = life.sync(&mut at.ground)?;
-        self.distrusted |= at.ground.met.get(SYNC_FAILED).copied() != failures;
         self.follow(node, fate)
     }
 }
