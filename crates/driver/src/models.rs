@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use futures_util::{FutureExt, StreamExt};
 use minke_model::{Failure, FailureKind, Model, ModelEvent, Prompt};
-use minke_record::{BlobRef, Content, Item, Route, Text};
+use minke_record::{BlobRef, Route};
 use tokio::sync::mpsc;
 use tokio::task::{AbortHandle, JoinSet};
 
@@ -156,95 +156,5 @@ fn permanent(message: String) -> Failure {
 
 /// Whether any text of the prompt lies in a blob. Looks without copying: this runs before every request.
 fn is_spilled(prompt: &Prompt) -> bool {
-    prompt.system.here().is_none() || prompt.items.iter().any(|item| has_spilled_text(item))
-}
-
-fn has_spilled_text(item: &Item) -> bool {
-    let spilled = |text: &Text| text.here().is_none();
-    match item {
-        Item::Message { content, .. } => content.iter().any(|part| match part {
-            Content::Text { text } | Content::Refusal { text } => spilled(text),
-            Content::Image { .. } | Content::Unknown => false,
-        }),
-        Item::Reasoning { text, signature, encrypted, .. } => {
-            spilled(text) || signature.iter().chain(encrypted).any(spilled)
-        }
-        Item::ToolCall { arguments, .. } => spilled(arguments),
-        Item::ToolResult { content, .. } => content.as_ref().is_some_and(spilled),
-        Item::Unknown => false,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use minke_model::{ModelStream, StopReason};
-    use minke_record::Purpose;
-    use minke_session::{FileStore, RealDisk};
-
-    /// A model that says `Done`, stops in the middle, panics at once or panics while it streams.
-    struct Odd(&'static str);
-
-    impl Model for Odd {
-        fn ask(&self, _: Arc<Prompt>) -> ModelStream {
-            assert_ne!(self.0, "at once", "broken at once");
-            let delta = ModelEvent::Delta { index: 0, text: "x".into() };
-            let events: Vec<_> = match self.0 {
-                "whole" => vec![Ok(delta), Ok(ModelEvent::Done { stop: StopReason::EndTurn })],
-                _ => vec![Ok(delta)],
-            };
-            let breaks = self.0 == "later";
-            let then = futures_util::stream::poll_fn(move |_| {
-                assert!(!breaks, "broken while it streamed");
-                std::task::Poll::Ready(None)
-            });
-            futures_util::stream::iter(events).chain(then).boxed()
-        }
-    }
-
-    async fn ask(odd: &'static str) -> (usize, Option<Failure>) {
-        let (mail, mut mailbox) = mpsc::channel(8);
-        let store = Arc::new(FileStore::new(Arc::new(RealDisk), "nowhere".into()));
-        let session = "01890000-0000-7000-8000-000000000000".parse().expect("it is an id");
-        let mut models = Models::new(Library::new(store, session, "nowhere".into()), mail);
-        let route = Route { provider: "odd".into(), model: odd.into(), scheme: "odd".into() };
-        if odd != "unknown" {
-            models.know(route.clone(), Arc::new(Odd(odd)));
-        }
-        let prompt = Prompt {
-            route,
-            purpose: Purpose::Turn,
-            system: "".into(),
-            tools: Arc::default(),
-            items: Vec::new(),
-            max_tokens: None,
-            ended: None,
-        };
-        models.ask(1, Arc::new(prompt));
-        let (mut said, mut failed) = (0, None);
-        while failed.is_none() {
-            let Some(Mail::Model { task, call, events, end }) = mailbox.recv().await else { panic!() };
-            assert!(models.is_running(task, call) && !models.is_running(task + 1, call));
-            said += events.len();
-            failed = end;
-            if events.iter().any(|event| matches!(event, ModelEvent::Done { .. })) {
-                break;
-            }
-        }
-        (said, failed)
-    }
-
-    #[tokio::test]
-    async fn a_model_that_panics_fails_its_run() {
-        assert_eq!(ask("whole").await, (2, None));
-        let (said, cut) = ask("half").await;
-        assert_eq!((said, cut.map(|failure| failure.kind)), (1, Some(FailureKind::Cut)));
-        for (odd, words) in
-            [("at once", "broken at once"), ("later", "broken while"), ("unknown", "not at hand")]
-        {
-            let failure = ask(odd).await.1.expect("it failed");
-            assert_eq!(failure.kind, FailureKind::Permanent);
-            assert!(failure.message.contains(words), "{}", failure.message);
-        }
-    }
+    prompt.system.here().is_none() || prompt.items.iter().any(|item| item.is_spilled())
 }

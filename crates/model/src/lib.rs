@@ -30,12 +30,10 @@ impl Prompt {
     pub fn fetch_texts<E>(&mut self, fetch: &mut dyn FnMut(&BlobRef) -> Result<String, E>) -> Result<(), E> {
         fill(&mut self.system, fetch)?;
         for item in &mut self.items {
-            let mut failed = None;
-            let mut spilled = false;
-            item.as_ref().clone().texts_mut(&mut |text| spilled |= text.here().is_none());
-            if !spilled {
+            if !item.is_spilled() {
                 continue;
             }
+            let mut failed = None;
             Arc::make_mut(item).texts_mut(&mut |text| {
                 if let Err(e) = fill(text, fetch) {
                     failed.get_or_insert(e);

@@ -85,6 +85,23 @@ impl Item {
         Item::message(Role::Assistant, text)
     }
 
+    /// Whether some text of the item lies in a blob.
+    pub fn is_spilled(&self) -> bool {
+        let there = |text: &Text| text.here().is_none();
+        match self {
+            Item::Message { content, .. } => content.iter().any(|part| match part {
+                Content::Text { text } | Content::Refusal { text } => there(text),
+                Content::Image { .. } | Content::Unknown => false,
+            }),
+            Item::Reasoning { text, signature, encrypted, .. } => {
+                there(text) || signature.as_ref().is_some_and(there) || encrypted.as_ref().is_some_and(there)
+            }
+            Item::ToolCall { arguments, .. } => there(arguments),
+            Item::ToolResult { content, .. } => content.as_ref().is_some_and(there),
+            Item::Unknown => false,
+        }
+    }
+
     /// Visits every text of the item.
     pub fn texts_mut(&mut self, visit: &mut dyn FnMut(&mut Text)) {
         match self {

@@ -321,7 +321,7 @@ mod tests {
         let link = seal(Chain::ZERO, &draft(0, kind), false, &mut out);
         let mut input = vec![b'0'; 32];
         input.extend_from_slice(&out[..out.len() - 41]);
-        assert_eq!(link.to_string(), hex(&Sha256::digest(&input))[..32].to_owned());
+        assert!(hex(&Sha256::digest(&input)).starts_with(&link.to_string()));
     }
 
     #[test]
