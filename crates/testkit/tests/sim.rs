@@ -22,6 +22,8 @@ const SOMETIMES: &[&str] = &[
     "a full disk was planned",
     "an input-output error was planned",
     "a short write was planned",
+    "sync failed for good",
+    "the next writer was warned",
     "a fault ended a process",
     "a write failed",
     "the ballast helped",

@@ -13,6 +13,11 @@ impl Sim {
             return Ok(());
         }
         let seed = if self.chance.one_in(2) { Some(self.chance.next()) } else { None };
+        self.restart_machine(seed)
+    }
+
+    pub(super) fn restart_machine(&mut self, seed: Option<u64>) -> Result<(), String> {
+        self.distrusted = false;
         self.disk.plan(None);
         self.note(&format!("power cut {seed:?}"), 0);
         self.disk.cut_power(seed);
@@ -33,7 +38,11 @@ impl Sim {
         let fault = *self.chance.pick(&Fault::ALL).expect("there are faults");
         let plan = Plan { at: self.chance.below(6) as u64, fault, lasting: false, only: None };
         let lasting = fault == Fault::Full && self.chance.one_in(2);
-        let plan = Plan { lasting, ..plan };
+        // A disk that takes everything and syncs nothing.
+        let deaf = fault == Fault::Io && self.chance.one_in(2);
+        let only = deaf.then_some(crate::disk::Operation::Sync);
+        let at = if deaf { 0 } else { plan.at };
+        let plan = Plan { at, lasting: lasting || deaf, only, ..plan };
         self.note(&format!("is to meet {plan:?}"), node);
         let at = &mut self.nodes[node];
         at.ground.meet(match fault {

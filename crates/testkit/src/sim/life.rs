@@ -17,6 +17,9 @@ use crate::checker::Checker;
 use crate::disk::SimDisk;
 use crate::hands::Hands;
 
+/// The name under which a sync that failed for good is counted.
+pub(crate) const SYNC_FAILED: &str = "sync failed for good";
+
 /// What outlives a process and is looked at while one lives.
 #[derive(Debug, Default)]
 pub(crate) struct Ground {
@@ -220,7 +223,7 @@ impl Life {
             Ok(upto) => self.synced = Some(upto),
             // The real process ends here (exit 74): it no longer knows what the disk holds.
             Err(_) => {
-                ground.meet("sync failed for good");
+                ground.meet(SYNC_FAILED);
                 return Ok(Fate::Dead);
             }
         }
@@ -345,7 +348,7 @@ impl Life {
         match error {
             AppendError::Storage { .. } => ground.meet("a write failed"),
             AppendError::Sync(_) => {
-                ground.meet("sync failed for good");
+                ground.meet(SYNC_FAILED);
                 return Ok(Fate::Dead);
             }
             other => return Err(format!("the log refused a step: {other}")),

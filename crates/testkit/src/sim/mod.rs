@@ -17,7 +17,7 @@ mod outside;
 mod rest;
 
 use std::collections::{BTreeMap, VecDeque};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use minke_model::{BlockEnd, BlockKind, Failure, FailureKind, ModelEvent, StopReason, TokenUsage};
@@ -31,7 +31,7 @@ use crate::chance::{Chance, Trace};
 use crate::disk::{Fault, Plan, SimDisk};
 use crate::memlog::Death;
 use client::{Client, DOWN_BYTES};
-use life::{Fate, Ground, Life, Out};
+use life::{Fate, Ground, Life, Out, SYNC_FAILED};
 
 const PODS: usize = 3;
 const CLIENTS: usize = 5;
@@ -74,6 +74,9 @@ struct Sim {
     spared: usize,
     /// No more faults.
     calm: bool,
+    /// A disk that could not be synced, and on which not even a mark could be left for the next writer, is not to be
+    /// trusted before the machine has been restarted: its pages may be clean in memory and not on the disk.
+    distrusted: bool,
     /// The newest happenings, for the report of a failure.
     lately: VecDeque<String>,
     /// The model's plan for each open request of each pod.
@@ -123,6 +126,7 @@ impl Sim {
             ops: 0,
             spared: [1, 3, 9][usize::try_from(seed % 3).unwrap_or(0)],
             calm: false,
+            distrusted: false,
             lately: VecDeque::new(),
             speeches: BTreeMap::new(),
             disk,
@@ -166,6 +170,9 @@ impl Sim {
 
     /// One thing happens.
     fn act(&mut self) -> Result<(), String> {
+        if self.distrusted {
+            return self.restart_machine(None);
+        }
         let node = self.chance.below(PODS);
         match &self.nodes[node].life {
             None => return self.boot(node),
@@ -211,6 +218,7 @@ impl Sim {
             Err(error) if self.calm => return Err(format!("a session cannot be opened: {error}")),
             Err(_) => {
                 self.nodes[node].ground.meet("an opening failed");
+                self.distrusted |= !self.is_marked(node);
                 disk.kill();
                 return Ok(());
             }
@@ -252,7 +260,11 @@ impl Sim {
         let input = self.input(what);
         let at = &mut self.nodes[node];
         let Some(life) = &mut at.life else { return Ok(()) };
+        let failures = at.ground.met.get(SYNC_FAILED).copied();
         let fate = life.feed(&mut at.ground, input)?;
+        if at.ground.met.get(SYNC_FAILED).copied() != failures {
+            self.distrusted |= !self.is_marked(node);
+        }
         self.follow(node, fate)
     }
 
@@ -270,6 +282,16 @@ impl Sim {
                 self.end(node, Death::Kill)
             }
         }
+    }
+
+    /// Whether the log says itself that its end may not be on the disk.
+    fn is_marked(&mut self, node: usize) -> bool {
+        let mark = format!("/sessions/{}/unsynced", self.nodes[node].id);
+        let marked = self.disk.content(Path::new(&mark)).is_some();
+        if marked {
+            self.nodes[node].ground.meet("the next writer was warned");
+        }
+        marked
     }
 
     /// The process is gone; its log is looked at with the eyes of a new one.
@@ -300,7 +322,11 @@ impl Sim {
         self.note("sync", node);
         let at = &mut self.nodes[node];
         let Some(life) = &mut at.life else { return Ok(()) };
+        let failures = at.ground.met.get(SYNC_FAILED).copied();
         let fate = life.sync(&mut at.ground)?;
+        if at.ground.met.get(SYNC_FAILED).copied() != failures {
+            self.distrusted |= !self.is_marked(node);
+        }
         self.follow(node, fate)
     }
 }

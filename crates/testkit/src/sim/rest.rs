@@ -11,6 +11,9 @@ impl Sim {
             client.hangs_up();
             client.last_run = None;
         }
+        if self.distrusted {
+            self.restart_machine(None)?;
+        }
         for _ in 0..LAST_ACTS {
             let node = self.chance.below(PODS);
             match &self.nodes[node].life {
