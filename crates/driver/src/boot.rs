@@ -30,8 +30,10 @@ use crate::calls::Calls;
 use crate::carrying::chain;
 use crate::clients::Clients;
 use crate::clock::Clock;
+use crate::driver::HEARTBEAT;
 use crate::driver::{Driver, Storage, Troubles};
 use crate::errands::Errands;
+use crate::heartbeat::Heartbeat;
 use crate::library::Library;
 use crate::log::Log;
 use crate::mail::MAILBOX;
@@ -135,6 +137,7 @@ fn start(args: PodArgs, store: Arc<dyn Store>) -> Result<(Driver, UnixListener),
             .map_err(BootError::io("start", "the thread that syncs"))?,
         clock: Clock::start().map_err(BootError::io("read", "/dev/urandom"))?,
         signals: Signals::catch(args.signals).map_err(BootError::io("catch", "signals"))?,
+        heartbeat: Heartbeat::every(HEARTBEAT).map_err(BootError::io("start", "the heartbeat"))?,
         library: Library::new(store, args.session, PathBuf::from(&about.cwd)),
         place: Place { cwd: PathBuf::from(&about.cwd), scope: about.scope },
         runtime: runtime.clone(),
@@ -163,6 +166,7 @@ struct Hands {
     log: Log,
     clock: Clock,
     signals: Signals,
+    heartbeat: Heartbeat,
     library: Library,
     place: Place,
     runtime: Runtime,
@@ -170,7 +174,7 @@ struct Hands {
 
 fn assemble(state: State, scope: ScopeLease, outlet: Outlet, hands: Hands) -> (Driver, Boot) {
     let (mail, mailbox) = mpsc::channel(MAILBOX);
-    let Hands { log, clock, signals, library, place, runtime } = hands;
+    let Hands { log, clock, signals, heartbeat, library, place, runtime } = hands;
     let mut models = Models::new(library.clone(), mail.clone());
     let (boot, introduction) = boot(&state, &scope, library.cwd(), &mut models);
     let stream = Arc::clone(outlet.stream());
@@ -193,6 +197,7 @@ fn assemble(state: State, scope: ScopeLease, outlet: Outlet, hands: Hands) -> (D
         asked: 0,
         storage: Storage::Good,
         signals,
+        heartbeat,
         signalled: false,
         troubles: Troubles::default(),
         ending: None,

@@ -16,7 +16,7 @@ use serde_json::Value;
 use tokio::net::unix::SocketAddr;
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::mpsc;
-use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
+use tokio::time::{Instant, sleep_until};
 
 use crate::Ending;
 use crate::answers::{self, Introduction};
@@ -24,6 +24,7 @@ use crate::calls::Calls;
 use crate::clients::{Asked, Asker, Client, Clients, Join, Rejoin};
 use crate::clock::Clock;
 use crate::errands::Errands;
+use crate::heartbeat::Heartbeat;
 use crate::library::Library;
 use crate::log::Log;
 use crate::mail::Mail;
@@ -36,7 +37,7 @@ use crate::timers::Timers;
 use crate::wire;
 
 /// How often the scope lease is touched. Nothing else wakes an idle pod.
-const HEARTBEAT: Duration = Duration::from_secs(5);
+pub(crate) const HEARTBEAT: Duration = Duration::from_secs(5);
 /// Letters that are handled before the clients' writers get their turn. A letter holds at most `models::BATCH` pieces of
 /// a reply, so this is well below what is kept for a client (`CLIENT_EVENTS`).
 const BATCH: usize = 4;
@@ -86,6 +87,7 @@ pub(crate) struct Driver {
     pub(crate) asked: u64,
     pub(crate) storage: Storage,
     pub(crate) signals: Signals,
+    pub(crate) heartbeat: Heartbeat,
     /// A signal has come.
     pub(crate) signalled: bool,
     pub(crate) troubles: Troubles,
@@ -95,8 +97,6 @@ pub(crate) struct Driver {
 impl Driver {
     /// Works until the pod is at its end.
     pub(crate) async fn run(mut self, listener: UnixListener) -> Ending {
-        let mut beat = interval(HEARTBEAT);
-        beat.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut letters = Vec::with_capacity(BATCH);
         let mut shut: Option<Instant> = None;
         while self.ending.is_none() {
@@ -113,7 +113,7 @@ impl Driver {
                     }
                 }
                 () = until(shut) => shut = None,
-                _ = beat.tick() => self.beat(),
+                beaten = self.heartbeat.next() => self.beat(beaten),
                 _ = self.mailbox.recv_many(&mut letters, BATCH) => {
                     for letter in letters.drain(..) {
                         self.open(letter);
@@ -341,8 +341,8 @@ impl Driver {
         self.take(What::Signal);
     }
 
-    fn beat(&mut self) {
-        match self.scope.beat() {
+    fn beat(&mut self, beaten: std::io::Result<()>) {
+        match beaten.map_err(|e| e.to_string()).and_then(|()| self.scope.beat().map_err(|e| e.to_string())) {
             Ok(()) => self.troubles.beat = false,
             Err(e) if !self.troubles.beat => {
                 self.troubles.beat = true;

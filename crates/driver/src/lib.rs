@@ -11,6 +11,7 @@ mod clients;
 mod clock;
 mod driver;
 mod errands;
+mod heartbeat;
 mod library;
 mod log;
 mod mail;
