@@ -50,6 +50,12 @@ impl Transcript {
         self.show(pieces)
     }
 
+    /// Ends a line that the words left unfinished.
+    pub(crate) fn end_line(&mut self) -> Result<(), Failure> {
+        let pieces = self.fold.break_line();
+        self.show(pieces)
+    }
+
     fn show(&self, pieces: Vec<Piece>) -> Result<(), Failure> {
         for piece in pieces {
             match (piece, self.fold.asides) {

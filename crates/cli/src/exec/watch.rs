@@ -136,6 +136,7 @@ impl Watching<'_> {
                 _ = signals.terminate.recv() => self.terminated()?,
             };
             if let Some(ending) = ending {
+                self.voice.end_line()?;
                 return Ok(ending);
             }
         }
@@ -340,6 +341,14 @@ impl Seen {
 }
 
 impl Voice {
+    /// What comes next begins a line of its own, also when the words broke off in the middle of one.
+    fn end_line(&mut self) -> Result<(), Failure> {
+        match self {
+            Voice::Json(..) => Ok(()),
+            Voice::Text(transcript) => transcript.end_line(),
+        }
+    }
+
     fn entry(&mut self, entry: &Entry) -> Result<(), Failure> {
         match self {
             Voice::Json(lines, screen) => say(screen, lines.entry(entry)),
