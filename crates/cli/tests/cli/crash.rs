@@ -63,13 +63,13 @@ fn a_killed_pod_comes_back_paused_and_goes_on_when_told() {
 #[test]
 fn words_that_break_off_end_their_line() {
     let world = World::new();
-    let script = "[[turn]]\nsteps = [{ text = \"Words that\" }, { delay_ms = 60000 }]\ncut = true\n";
+    let script = "[[turn]]\npace_ms = 50\nsteps = [{ text = \"tick \", repeat = 10000 }]\n";
     world.write("s.toml", script);
     let mut going = world.start(&["exec", "--name", "tale", "--model", "scripted:s.toml", "go"]);
-    going.until("Words that");
+    going.until("tick");
     kill(&world.only_pod()["pid"]);
     let done = going.end();
-    assert_eq!(done.out, "\n", "what comes after the words begins a line of its own");
+    assert!(done.out.ends_with('\n'), "what comes after the words begins a line of its own: {done:?}");
     assert_eq!(done.code, Some(75), "{done:?}");
 }
 
