@@ -113,7 +113,12 @@ impl Driver {
                     }
                 }
                 () = until(shut) => shut = None,
-                beaten = self.heartbeat.next() => self.beat(beaten),
+                beaten = self.heartbeat.next() => {
+                    // A beat says nothing to anybody, so nobody needs a turn after it: an idle pod sleeps on at once.
+                    if self.beat(beaten) {
+                        continue;
+                    }
+                }
                 _ = self.mailbox.recv_many(&mut letters, BATCH) => {
                     for letter in letters.drain(..) {
                         self.open(letter);
@@ -341,8 +346,10 @@ impl Driver {
         self.take(What::Signal);
     }
 
-    fn beat(&mut self, beaten: std::io::Result<()>) {
-        match beaten.map_err(|e| e.to_string()).and_then(|()| self.scope.beat().map_err(|e| e.to_string())) {
+    /// Gives whether all is well; else the person has been told.
+    fn beat(&mut self, beaten: std::io::Result<()>) -> bool {
+        let beaten = beaten.map_err(|e| e.to_string());
+        match beaten.and_then(|()| self.scope.beat().map_err(|e| e.to_string())) {
             Ok(()) => self.troubles.beat = false,
             Err(e) if !self.troubles.beat => {
                 self.troubles.beat = true;
@@ -350,6 +357,7 @@ impl Driver {
             }
             Err(_) => {}
         }
+        !self.troubles.beat
     }
 
     /// Tells the person about something that does not stop the pod.
