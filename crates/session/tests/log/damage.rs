@@ -232,7 +232,7 @@ fn mutations_open_with_the_good_prefix(seed: u64) {
             prev = line::check(prev, text.as_bytes()).unwrap_or_else(|e| panic!("round {round}: {e}"));
         }
     }
-    println!("{count} mutations opened with their good prefix");
+    eprintln!("{count} mutations opened with their good prefix");
 }
 
 fn all_lines(log: &[u8]) -> Vec<&str> {
