@@ -61,6 +61,30 @@ fn a_killed_pod_comes_back_paused_and_goes_on_when_told() {
 }
 
 #[test]
+fn a_signal_interrupts_the_run_and_leaves_nothing_behind() {
+    for signal in [rustix::process::Signal::TERM, rustix::process::Signal::INT] {
+        let world = World::new();
+        world.write("s.toml", SLOW);
+        let mut going =
+            world.start(&["exec", "--json", "--name", "tale", "--model", "scripted:s.toml", "go"]);
+        going.until("Half");
+        let pid = i32::try_from(world.only_pod()["pid"].as_i64().unwrap()).unwrap();
+        rustix::process::kill_process(rustix::process::Pid::from_raw(pid).unwrap(), signal).unwrap();
+        let done = going.end();
+        assert_eq!(done.code, Some(75), "{done:?}");
+        let log = world.run(&["log", "show", "tale"]).out;
+        assert!(log.lines().last().unwrap().contains("interrupted stopped by a signal"), "{log}");
+        let pods = std::fs::read_dir(world.home().join("run/pods")).unwrap().count();
+        assert_eq!(pods, 0, "the runtime directory is gone");
+        world.verify();
+        world.write("s.toml", &SLOW.replace("60000", "1"));
+        let resumed = world.run(&["exec", "--resume", "tale"]);
+        assert_eq!(resumed.code, Some(0), "{resumed:?}");
+        assert_eq!(world.read("NOTES.md"), "once\n", "no call is run twice");
+    }
+}
+
+#[test]
 fn words_that_break_off_end_their_line() {
     let world = World::new();
     let script = "[[turn]]\npace_ms = 50\nsteps = [{ text = \"tick \", repeat = 10000 }]\n";
