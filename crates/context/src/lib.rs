@@ -5,14 +5,17 @@
 //! Invariant: the context grows only at its end, except by a recorded reset or rollback, and a request's hash is a
 //! function of the log alone (`the_same_items_give_the_same_hash`).
 
+pub mod prompts;
+
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use minke_model::Prompt;
+use minke_model::{Prompt, Reasoning};
 use minke_record::{CallId, Item, Purpose, Route, Text, ToolSpec, hex};
 use sha2::{Digest, Sha256};
 
 /// Which way of making requests from a context this is; part of every request hash.
-pub const BUILDER: u32 = 1;
+pub const BUILDER: u32 = 2;
 
 /// The items that the next request shows to the model.
 #[derive(Debug, Clone, Default)]
@@ -48,9 +51,11 @@ pub struct Segment {
 }
 
 /// What a request has beside context and segment.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct Asking {
     pub max_tokens: Option<u64>,
+    pub reasoning: Option<Reasoning>,
+    pub cache_key: Option<String>,
     /// How many requests of this session have ended.
     pub ended: u64,
 }
@@ -140,6 +145,9 @@ impl Context {
             tools: segment.tools.clone(),
             items: self.items.clone(),
             max_tokens: asking.max_tokens,
+            reasoning: asking.reasoning,
+            cache_key: asking.cache_key,
+            images: BTreeMap::new(),
             ended: Some(asking.ended),
         };
         let mut hash = Sha256::new();
@@ -149,6 +157,7 @@ impl Context {
             serde_json::to_vec(&segment.system_prompt),
             serde_json::to_vec(&*segment.tools),
             serde_json::to_vec(&asking.max_tokens),
+            serde_json::to_vec(&asking.reasoning),
         ] {
             let part = part.expect("a request is plain data");
             hash.update((part.len() as u64).to_be_bytes());

@@ -3,6 +3,7 @@
 //! Here: the resolved configuration that stands in `session_start`, as far as anything reads it yet. Layers, origins,
 //! profiles and the whole table of keys come with their own issue; a key that nobody reads is not here.
 
+use minke_record::Reasoning;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -54,6 +55,27 @@ pub struct ModelSection {
     /// `provider/model`, or `scripted:FILE`. Without any model a `run` is refused; the pod starts.
     #[serde(rename = "ref", skip_serializing_if = "Option::is_none")]
     pub reference: Option<String>,
+    /// The wire format, if the catalog does not say or says another.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub scheme: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub base_url: Option<String>,
+    /// The provider's own name of the model.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub model_id: Option<String>,
+    /// `"none"`, or a table `api_key` that says where the key is; never a key.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub auth: Option<Value>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub capability: Option<Value>,
+    /// Tokens.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub context_window: Option<u64>,
+    /// Tokens.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_output: Option<u64>,
+    /// References of models that are asked in this order when the first one cannot be had any more.
+    pub fallback: Vec<String>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -64,11 +86,14 @@ pub struct WorkerSection {
     /// Output of one request; the model's maximum if absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_tokens: Option<u64>,
+    /// How much the model thinks: an effort in a word or a number of tokens; the provider's own measure if absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reasoning: Option<Reasoning>,
 }
 
 impl Default for WorkerSection {
     fn default() -> Self {
-        WorkerSection { max_turns: 2_000, max_tokens: None }
+        WorkerSection { max_turns: 2_000, max_tokens: None, reasoning: None }
     }
 }
 
@@ -116,10 +141,20 @@ impl std::str::FromStr for Posture {
     }
 }
 
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct SessionSection {
     pub durability: SyncMode,
+    /// Whether the response bytes of requests are kept, for replay.
+    pub record_streams: bool,
+    /// Bytes of recordings that a session keeps, compressed.
+    pub record_max_bytes: u64,
+}
+
+impl Default for SessionSection {
+    fn default() -> Self {
+        SessionSection { durability: SyncMode::default(), record_streams: true, record_max_bytes: 256 << 20 }
+    }
 }
 
 /// Whether effects wait for the disk. `lazy` is for people who accept less.

@@ -3,10 +3,12 @@
 //! Here: the prompt, the one stream contract that every provider keeps, the `Model` trait. Elsewhere: providers (`llm`),
 //! what goes into a prompt (`context`).
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use futures_util::stream::BoxStream;
-use minke_record::{BlobRef, Item, Purpose, Route, Text, ToolSpec};
+use minke_record::{Blob, BlobRef, Item, Purpose, Route, Text, ToolSpec};
+pub use minke_record::{Effort, Reasoning};
 use serde::{Deserialize, Serialize};
 
 /// One request, complete: made from the log alone.
@@ -19,6 +21,12 @@ pub struct Prompt {
     pub tools: Arc<Vec<ToolSpec>>,
     pub items: Vec<Arc<Item>>,
     pub max_tokens: Option<u64>,
+    /// How much the model is to think, if anybody said.
+    pub reasoning: Option<Reasoning>,
+    /// The same for all requests of a session: providers that route by it find their cache again.
+    pub cache_key: Option<String>,
+    /// The bytes of the images that `items` name, by blob. Filled in by whoever has the blobs, like the texts.
+    pub images: BTreeMap<String, Arc<[u8]>>,
     /// How many requests of this purpose have ended (`llm_end`) in the session before this one. The scripted model
     /// finds its turn by it, so that a killed pod goes on at the right one; no provider is told. Absent outside a
     /// session: the replies in `items` are counted instead.
@@ -88,10 +96,35 @@ pub enum ModelEvent {
         index: u32,
         end: BlockEnd,
     },
+    /// A block of a kind that we do not know: it is not history, a person is told of it.
+    Unknown {
+        kind: String,
+        text: String,
+    },
     Usage(TokenUsage),
+    /// For the recording, not for the mind. May come anywhere, also before a failure.
+    Tape(Tape),
+    /// The recording of this request so far: all its attempts. Comes from whoever keeps recordings, just before the
+    /// end; the newest one counts.
+    Recorded {
+        blob: Arc<Blob>,
+    },
     Done {
         stop: StopReason,
     },
+}
+
+/// A piece of a recording: what came over the wire, without its secrets.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Tape {
+    /// A new attempt: how the request was made. One JSON object without line breaks.
+    Head(String),
+    /// Response bytes as they came, decompressed.
+    Bytes(Vec<u8>),
+    /// The attempt is over. One JSON object without line breaks: the status, and the failure if there was one.
+    Foot(String),
+    /// The bytes hold a secret in pieces; the recording is not to be kept.
+    Spoiled,
 }
 
 /// Tokens of one request; cached ones apart. `cost_usd` is `None` when the price is unknown.

@@ -4,10 +4,11 @@
 //! taken up as if it had come by the socket.
 
 use minke_record::{
-    ActorKind, AlertLevel, AlertSource, CallStage, Class, EndResult, OpenCall, Outcome, QueueMode, RunResult,
-    Trigger,
+    ActorKind, AlertLevel, AlertSource, CallStage, Class, EndResult, Millis, OpenCall, Outcome, QueueMode,
+    RunResult, Trigger,
 };
 
+use crate::Timer;
 use crate::calls::{Settled, Work};
 use crate::input::Boot;
 use crate::pod::{Making, Pod};
@@ -80,6 +81,7 @@ impl Pod {
             }
             return;
         }
+        let waits = self.state.facts.queue.iter().any(|queued| queued.mode != QueueMode::Steer);
         if let Some(last) = self.state.resumable().cloned() {
             let interrupted = last.result == EndResult::Completed(RunResult::Interrupted);
             let answered =
@@ -88,12 +90,15 @@ impl Pod {
                 self.resume_run(m, last.by);
                 return;
             }
+            // Who wakes a pod with an input does not wait for the time that the interrupted run waits for.
+            if let Some(until) = last.waits_until.filter(|_| interrupted && !(woken && waits)) {
+                return self.wait_on(m, until);
+            }
             let by_itself = matches!(last.by.actor, ActorKind::Pod | ActorKind::Job);
             if interrupted && by_itself && self.state.facts.asks.is_empty() {
                 return self.resume_by_itself(m, last.by);
             }
         }
-        let waits = self.state.facts.queue.iter().any(|queued| queued.mode != QueueMode::Steer);
         if waits && (woken || !self.state.facts.held) {
             // Waking with an input is `run` with mode `queue`: it starts, whatever was paused. An input that was taken
             // while the pod was about to stop has been waiting for this boot.
@@ -101,6 +106,28 @@ impl Pod {
         } else if woken && self.state.resumable().is_none() && self.notes_wait() {
             let by = self.me();
             self.wake(m, Trigger::Notify, by);
+        }
+    }
+
+    /// The run waited for a time when it was interrupted: it still does.
+    fn wait_on(&mut self, m: &mut Making, until: Millis) {
+        self.life.resume_at = Some(until);
+        m.effect(Effect::SetTimer { timer: Timer::Resume, at: until.max(m.now) });
+    }
+
+    /// Somebody decided otherwise before the time came.
+    pub(crate) fn forget_wait(&mut self, m: &mut Making) {
+        if self.life.resume_at.take().is_some() {
+            m.effect(Effect::ClearTimer { timer: Timer::Resume });
+        }
+    }
+
+    pub(crate) fn wait_is_over(&mut self, m: &mut Making) {
+        if self.life.resume_at.take().is_none() || self.cannot_run().is_some() {
+            return;
+        }
+        if let Some(last) = self.state.resumable().filter(|_| self.state.facts.run.is_none()).cloned() {
+            self.resume_by_itself(m, last.by);
         }
     }
 

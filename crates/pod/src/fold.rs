@@ -67,6 +67,9 @@ impl State {
                 if let Some(last) = self.facts.last.as_mut().filter(|_| e.state == StateWord::Abandoned) {
                     last.abandoned = true;
                 }
+                if let Some(run) = &mut self.facts.run {
+                    run.waits_until = e.until.filter(|_| e.state == StateWord::Waiting);
+                }
             }
             Kind::Goal(e) => self.goal_changed(e),
             Kind::Task(e) => self.task_changed(e),
@@ -198,6 +201,7 @@ impl State {
             in_turn: false,
             input_at: None,
             produced: false,
+            waits_until: None,
             drained: Vec::new(),
             steered: Vec::new(),
         });
@@ -318,6 +322,7 @@ impl State {
 
     fn request_ended(&mut self, e: &LlmEnd) {
         self.facts.llm_ended += 1;
+        self.facts.recorded = self.facts.recorded.saturating_add(e.stream_bytes.unwrap_or(0));
         if self.facts.open_llm.as_ref().is_some_and(|open| open.call == e.call) {
             self.facts.open_llm = None;
         }
@@ -381,7 +386,9 @@ impl State {
             EndResult::Completed(RunResult::Paused | RunResult::Cancelled | RunResult::Interrupted)
             | EndResult::Errored(_) => true,
         };
+        let interrupted = result == EndResult::Completed(RunResult::Interrupted);
         self.facts.last = Some(EndedRun {
+            waits_until: run.waits_until.filter(|_| interrupted),
             id: run.id,
             trigger: run.trigger,
             by: run.by,

@@ -62,6 +62,12 @@ pub enum What {
     },
     /// There is space again.
     StorageBack,
+    /// The models were looked up again.
+    Routes {
+        route: Option<Route>,
+        no_route: String,
+        fallbacks: Vec<Route>,
+    },
     /// A hand has something to tell the person.
     Alert {
         level: AlertLevel,
@@ -83,6 +89,8 @@ pub struct Boot {
     /// Absent if no model is configured or it cannot be had; then `no_route` says why, for whoever runs.
     pub route: Option<Route>,
     pub no_route: String,
+    /// Models that are asked in this order when the first one cannot be had any more.
+    pub fallbacks: Vec<Route>,
 }
 
 impl Boot {
@@ -273,4 +281,6 @@ pub enum Timer {
     Retry(u64),
     Wait(ReplyTo),
     AskExpires(AskId),
+    /// A run that was interrupted while it waited for a time goes on.
+    Resume,
 }

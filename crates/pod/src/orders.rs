@@ -235,6 +235,7 @@ impl Pod {
         self.close_calls(m, "the session was rewound");
         if self.phase() == Phase::Paused {
             self.note_state(m, StateWord::Abandoned, "the session was rewound".to_owned(), &by);
+            self.forget_wait(m);
         }
         self.note(m, Rewound { to_seq: rewind.to_seq });
         self.begin_segment(
@@ -315,6 +316,7 @@ impl Pod {
         }
         if let Some(route) = changes.route {
             self.life.route = Some(route);
+            self.life.fallen = 0;
         }
         if let Some(goal) = changes.goal {
             let change = if goal.is_some() { GoalChange::Set } else { GoalChange::Clear };

@@ -32,6 +32,12 @@ pub(crate) struct Life {
     pub(crate) boot: Option<Box<Boot>>,
     /// A route that came with a change of the model.
     pub(crate) route: Option<Route>,
+    /// How many models of this run have failed: the fallbacks before this one are not asked again in it.
+    pub(crate) fallen: usize,
+    /// When the run that was interrupted while it waited goes on.
+    pub(crate) resume_at: Option<Millis>,
+    /// The person knows that no more recordings are kept.
+    pub(crate) told_full: bool,
     /// The reply that is streaming in.
     pub(crate) reply: Option<ReplyDraft>,
     /// Why the model stopped in the turn that is going on.
@@ -148,6 +154,11 @@ impl Pod {
             What::Clients(count) => self.life.clients = count,
             What::StorageFailed { message } => self.storage_failed(&mut m, message),
             What::StorageBack => self.storage_back(&mut m),
+            What::Routes { route, no_route, fallbacks } => {
+                if let Some(boot) = &mut self.life.boot {
+                    (boot.route, boot.no_route, boot.fallbacks) = (route, no_route, fallbacks);
+                }
+            }
             What::Alert { level, source, message } => self.alert(&mut m, level, source, message),
         }
         self.settle(&mut m);
@@ -214,6 +225,9 @@ impl Pod {
 
     /// The route that the next request takes.
     pub(crate) fn route(&self) -> Option<&Route> {
+        if let Some(last) = self.life.fallen.checked_sub(1) {
+            return self.life.boot.as_ref().and_then(|boot| boot.fallbacks.get(last));
+        }
         self.life.route.as_ref().or_else(|| self.life.boot.as_ref().and_then(|boot| boot.route.as_ref()))
     }
 
@@ -246,6 +260,7 @@ impl Pod {
                 }
             }
             Timer::AskExpires(id) => self.ask_expired(m, id),
+            Timer::Resume => self.wait_is_over(m),
         }
     }
 
@@ -269,6 +284,7 @@ impl Pod {
         let waits = self.status().waiting.is_some_and(|w| w.on == minke_record::WaitingOn::Ask);
         self.life.clients == 0
             && self.state.facts.children.is_empty()
+            && self.life.resume_at.is_none()
             && self.life.work.values().all(|work| matches!(work, Work::Asking(_)))
             && self.life.stopping.is_none()
             && (self.state.facts.run.is_none() || waits)

@@ -10,13 +10,14 @@ use minke_model::{
     ATTEMPTS, BlockEnd, BlockKind, Failure, FailureKind, ModelEvent, Prompt, StopReason, TokenUsage,
 };
 use minke_record::{
-    AlertLevel, AlertSource, AssistantItem, CallId, Content, Continues, ErrorCode, Item, LlmEnd, LlmOutcome,
-    LlmUsage, Role, Text,
+    AlertLevel, AlertSource, AssistantItem, Blob, CallId, Content, Continues, ErrorCode, Item, LlmEnd,
+    LlmOutcome, LlmUsage, Role, Route, StateChange, StateWord, Text, WaitingOn,
 };
 
 use crate::Timer;
 use crate::pod::{Making, Pod};
 use crate::retry::{self, Next};
+use crate::status::VISIBLE_WAIT_MS;
 use crate::step::{Effect, LiveWhat, OpenBlock};
 
 /// How often the reply of one turn is continued after its stream broke.
@@ -29,6 +30,8 @@ pub(crate) struct ReplyDraft {
     blocks: BTreeMap<u32, Block>,
     /// Something of this reply is in the log.
     said: bool,
+    /// What came over the wire so far, compressed.
+    recording: Option<Arc<Blob>>,
     /// The newest word on tokens; noted once, when the request is over.
     usage: Option<TokenUsage>,
     /// The request itself, to be made again.
@@ -52,6 +55,7 @@ impl ReplyDraft {
             call,
             blocks: BTreeMap::new(),
             said: false,
+            recording: None,
             usage: None,
             prompt,
             attempts: 1,
@@ -90,6 +94,13 @@ impl Pod {
             ModelEvent::Usage(usage) => {
                 if let Some(reply) = &mut self.life.reply {
                     reply.usage = Some(usage);
+                }
+            }
+            ModelEvent::Unknown { kind, text } => self.unknown_block(m, &kind, &text),
+            ModelEvent::Tape(_) => {} // for the recording; no part of the reply
+            ModelEvent::Recorded { blob } => {
+                if let Some(reply) = &mut self.life.reply {
+                    reply.recording = Some(blob);
                 }
             }
             ModelEvent::Done { stop } => self.reply_ended(m, &stop),
@@ -132,11 +143,12 @@ impl Pod {
     fn block_ended(&mut self, m: &mut Making, index: u32, end: BlockEnd) {
         let Some(reply) = &mut self.life.reply else { return };
         let call = reply.call;
+        let by = format!("{}/{}", reply.prompt.route.provider, reply.prompt.route.model);
         let Some(block) = reply.blocks.remove(&index) else {
             return self.broke_contract(m, &format!("the end of block {index}, which has not begun"));
         };
         reply.said = true;
-        self.note(m, AssistantItem { call, item: block.item(end) });
+        self.note(m, AssistantItem { call, item: block.item(end, by) });
     }
 
     fn note_usage(&mut self, m: &mut Making, call: u64, usage: &TokenUsage) {
@@ -168,8 +180,9 @@ impl Pod {
     }
 
     fn reply_ended(&mut self, m: &mut Making, stop: &StopReason) {
-        let Kept { call, said, attempts } = self.keep_begun_text(m);
-        self.note(m, LlmEnd { call, outcome: LlmOutcome::Done, attempts, stream_blob: None });
+        let kept = self.keep_begun_text(m);
+        let said = kept.said;
+        self.note_end(m, kept, LlmOutcome::Done);
         self.life.stop_reason = stop.as_str().to_owned();
         let odd = match stop {
             StopReason::MaxTokens => Some("the reply was cut at the model's output limit"),
@@ -188,13 +201,14 @@ impl Pod {
     /// Ends the draft: begun text is kept as an entry, begun thinking and unfinished calls are dropped. Gives the
     /// request's number and whether the model has said anything in this reply.
     fn keep_begun_text(&mut self, m: &mut Making) -> Kept {
-        let Some(reply) = self.life.reply.take() else { return Kept { call: 0, said: false, attempts: 0 } };
+        let Some(reply) = self.life.reply.take() else { return Kept::default() };
         let mut said = reply.said;
         for block in reply.blocks.into_values() {
             match block.kind {
                 BlockKind::Text | BlockKind::Refusal if !block.text.is_empty() => {
                     said = true;
-                    self.note(m, AssistantItem { call: reply.call, item: block.item(BlockEnd::default()) });
+                    let item = block.item(BlockEnd::default(), String::new());
+                    self.note(m, AssistantItem { call: reply.call, item });
                 }
                 BlockKind::Text | BlockKind::Refusal | BlockKind::Thinking => {}
                 BlockKind::ToolCall { name, .. } => {
@@ -206,7 +220,38 @@ impl Pod {
         if let Some(usage) = &reply.usage {
             self.note_usage(m, reply.call, usage);
         }
-        Kept { call: reply.call, said, attempts: reply.attempts }
+        Kept { call: reply.call, said, attempts: reply.attempts, recording: reply.recording }
+    }
+
+    /// The request is over. Its recording goes into the same step, so there is none that nothing names.
+    fn note_end(&mut self, m: &mut Making, kept: Kept, outcome: LlmOutcome) {
+        let Kept { call, attempts, recording, .. } = kept;
+        let room = self.state.manifest.session.record_max_bytes.saturating_sub(self.state.facts.recorded);
+        let wanted = recording.filter(|_| self.state.manifest.session.record_streams);
+        let fits = wanted.as_ref().is_none_or(|blob| blob.name.bytes <= room);
+        let kept = wanted.filter(|_| fits);
+        if let Some(blob) = &kept {
+            m.step.blobs.push(blob.as_ref().clone());
+        }
+        let stream_blob = kept.as_ref().map(|blob| blob.name.blob.clone());
+        let stream_bytes = kept.as_ref().map(|blob| blob.name.bytes);
+        self.note(m, LlmEnd { call, outcome, attempts, stream_blob, stream_bytes });
+        if !fits && !self.life.told_full {
+            self.life.told_full = true;
+            let message = format!(
+                "the recordings of this session have reached {} bytes (session.record_max_bytes); no more are kept",
+                self.state.manifest.session.record_max_bytes
+            );
+            self.alert(m, AlertLevel::Warn, AlertSource::Storage, message);
+        }
+    }
+
+    /// A block of a kind that we do not know is not history; the person is told, with what it says.
+    fn unknown_block(&mut self, m: &mut Making, kind: &str, text: &str) {
+        let shown = if text.is_empty() { String::new() } else { format!(": {text}") };
+        let message =
+            format!("the model sent a block of an unknown kind, `{kind}`, which is left out{shown}");
+        self.alert(m, AlertLevel::Warn, AlertSource::Worker, message);
     }
 
     /// Cuts a reply off at once. Gives whether the model has said anything in it.
@@ -216,8 +261,9 @@ impl Pod {
         if self.life.reply.as_ref().is_some_and(|reply| reply.retry_at.is_some()) {
             m.effect(Effect::ClearTimer { timer: Timer::Retry(call) });
         }
-        let Kept { call, said, attempts } = self.keep_begun_text(m);
-        self.note(m, LlmEnd { call, outcome: LlmOutcome::Cancelled, attempts, stream_blob: None });
+        let kept = self.keep_begun_text(m);
+        let said = kept.said;
+        self.note_end(m, kept, LlmOutcome::Cancelled);
         said
     }
 
@@ -232,6 +278,18 @@ impl Pod {
         reply.attempts += 1;
         reply.retry_at = Some(m.now + ms);
         m.effect(Effect::SetTimer { timer: Timer::Retry(call), at: m.now + ms });
+        if ms > VISIBLE_WAIT_MS {
+            self.note(
+                m,
+                StateChange {
+                    state: StateWord::Waiting,
+                    on: Some(WaitingOn::Time),
+                    until: Some(m.now + ms),
+                    reason: Some(failure.message.clone()),
+                    by: None,
+                },
+            );
+        }
         let (status, error) = (failure.status, failure.message.clone());
         self.live(
             m,
@@ -246,6 +304,10 @@ impl Pod {
         if let Some(reply) = self.life.reply.as_mut().filter(waiting) {
             reply.retry_at = None;
             m.effect(Effect::AskModel { call, prompt: reply.prompt.clone() });
+            if self.state.facts.run.as_ref().is_some_and(|run| run.waits_until.is_some()) {
+                let state = StateWord::Working;
+                self.note(m, StateChange { state, on: None, until: None, reason: None, by: None });
+            }
         }
     }
 
@@ -258,11 +320,12 @@ impl Pod {
         }
         let Some(run) = &self.state.facts.run else { return };
         let attempt = run.continued.saturating_add(1);
-        let Kept { call, said, attempts } = self.keep_begun_text(m);
+        let kept = self.keep_begun_text(m);
+        let (call, said) = (kept.call, kept.said);
         let retryable = failure.kind.retryable();
         let outcome =
             if said || failure.kind == FailureKind::Cut { LlmOutcome::Broken } else { LlmOutcome::Failed };
-        self.note(m, LlmEnd { call, outcome, attempts, stream_blob: None });
+        self.note_end(m, kept, outcome);
         if self.has_calls() {
             // Whole calls came before the break: they are made, and the next request tells what came of them.
             self.life.stop_reason = "broken".to_owned();
@@ -276,19 +339,42 @@ impl Pod {
             self.alert(m, AlertLevel::Warn, AlertSource::Worker, message);
             return self.next_request(m, Some(Continues { call, attempt, reason: failure.message }));
         }
+        if failure.kind != FailureKind::TooLong && self.fall_back(m, call, &failure) {
+            return;
+        }
         self.fail_run(m, ErrorCode::ProviderError, failure.message, retryable);
+    }
+
+    /// Asks the next model of `model.fallback`, for the rest of this run. Gives whether there is one.
+    fn fall_back(&mut self, m: &mut Making, call: u64, failure: &Failure) -> bool {
+        let failed = self.route().map(name_of).unwrap_or_default();
+        let next = self.life.boot.as_ref().and_then(|boot| boot.fallbacks.get(self.life.fallen));
+        let Some(next) = next.map(name_of) else { return false };
+        self.life.fallen += 1;
+        let message = format!("{failed} cannot be had; the run goes on with {next}: {}", failure.message);
+        self.alert(m, AlertLevel::Warn, AlertSource::Worker, message);
+        let reason = format!("{failed} failed: {}", failure.message);
+        self.next_request(m, Some(Continues { call, attempt: 0, reason }));
+        true
     }
 }
 
+fn name_of(route: &Route) -> String {
+    format!("{}/{}", route.provider, route.model)
+}
+
 /// What is left of a reply that has ended.
+#[derive(Default)]
 struct Kept {
     call: u64,
     said: bool,
     attempts: u32,
+    recording: Option<Arc<Blob>>,
 }
 
 impl Block {
-    fn item(self, end: BlockEnd) -> Item {
+    /// `by`: the model that said it, as `provider/model`.
+    fn item(self, end: BlockEnd, by: String) -> Item {
         match self.kind {
             BlockKind::Text => Item::assistant(self.text),
             BlockKind::Refusal => Item::Message {
@@ -300,6 +386,7 @@ impl Block {
                 summary: end.summary,
                 signature: end.signature.map(Text::from),
                 encrypted: end.encrypted.map(Text::from),
+                by: Some(by),
             },
             BlockKind::ToolCall { name, .. } => {
                 Item::ToolCall { call_id: self.id, name, arguments: self.text.into() }

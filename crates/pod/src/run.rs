@@ -54,6 +54,8 @@ impl Pod {
 
     /// Opens a run. What an earlier one left open is closed first, because providers refuse orphan calls.
     pub(crate) fn start_run(&mut self, m: &mut Making, opening: Opening) -> RunId {
+        self.life.fallen = 0;
+        self.forget_wait(m);
         let interrupted = self.state.resumable().is_some() || self.has_calls();
         self.note(m, Invoke { trigger: opening.trigger, by: opening.by, attempt: 1, continues: None });
         if interrupted {
@@ -75,6 +77,8 @@ impl Pod {
 
     /// Continues a paused or interrupted run: its open calls are settled by their class, then the model is asked.
     pub(crate) fn resume_run(&mut self, m: &mut Making, by: Actor) -> Option<RunId> {
+        self.life.fallen = 0;
+        self.forget_wait(m);
         let last = self.state.resumable()?;
         let invoke = Invoke {
             trigger: Trigger::Resume,
@@ -183,7 +187,12 @@ impl Pod {
         };
         let max_tokens = self.state.manifest.worker.max_tokens;
         let request = {
-            let asking = Asking { max_tokens, ended: self.state.facts.llm_ended };
+            let asking = Asking {
+                max_tokens,
+                reasoning: self.state.manifest.worker.reasoning,
+                cache_key: self.state.facts.about.as_ref().map(|about| about.session.to_string()),
+                ended: self.state.facts.llm_ended,
+            };
             self.state.context.request(segment, &route, asking)
         };
         debug_assert_eq!(self.state.context.orphan(), None, "an orphan call was about to be sent");

@@ -6,15 +6,19 @@ use crate::calls::Work;
 use crate::pod::{Making, Pod};
 use crate::step::{Activity, LiveWhat, Phase, Status, Waiting};
 
-/// A wait longer than this is shown as waiting for a time.
-const VISIBLE_WAIT_MS: u64 = 60_000;
+/// A wait longer than this is shown as waiting for a time, and stands in the log.
+pub(crate) const VISIBLE_WAIT_MS: u64 = 60_000;
 
 impl Pod {
     pub fn status(&self) -> Status {
         let phase = self.phase();
         let mut status = Status { phase, activity: None, detail: None, waiting: None };
         match phase {
-            Phase::Idle | Phase::Paused => {}
+            Phase::Idle => {}
+            Phase::Paused => {
+                let waiting = |until| Waiting { on: WaitingOn::Time, until: Some(until) };
+                status.waiting = self.life.resume_at.map(waiting);
+            }
             Phase::Compacting => status.activity = Some(Activity::Compacting),
             Phase::Stopping => status.activity = Some(Activity::Stopping),
             Phase::Running => {
@@ -33,11 +37,10 @@ impl Pod {
         status
     }
 
-    /// When the next attempt of a request is made, if that was so far away that the run waits visibly.
+    /// When the next attempt of a request is made, if that is so far away that the run waits visibly.
     fn long_retry(&self, activity: Option<Activity>) -> Option<u64> {
-        let at = self.life.reply.as_ref()?.retry_at?;
-        let far = at.saturating_sub(self.state.facts.last_ts) > VISIBLE_WAIT_MS;
-        (activity == Some(Activity::Model) && far).then_some(at)
+        let until = self.state.facts.run.as_ref()?.waits_until;
+        until.filter(|_| activity == Some(Activity::Model))
     }
 
     fn activity(&self) -> Activity {

@@ -64,6 +64,7 @@ impl Pod {
             Cell::Abandon => {
                 self.close_calls(m, &why);
                 self.note_state(m, StateWord::Abandoned, why, &by);
+                self.forget_wait(m);
                 self.tell_status(m);
             }
             _ => {}

@@ -430,8 +430,11 @@ entry_structs! {
         pub call: u64,
         pub outcome: LlmOutcome,
         pub attempts: u32,
+        /// The recording of the response, all attempts; and how long that blob is.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub stream_blob: Option<String>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub stream_bytes: Option<u64>,
     }
 
     /// Written before the tool starts.

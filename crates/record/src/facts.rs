@@ -60,6 +60,8 @@ pub struct Facts {
     pub llm_calls: u64,
     /// How many of them have ended, whichever way.
     pub llm_ended: u64,
+    /// Bytes of recordings that the log names.
+    pub recorded: u64,
     /// A request without its end: the reservation counts as spent.
     pub open_llm: Option<OpenLlm>,
     pub budget: Option<Value>,
@@ -115,6 +117,9 @@ fact_structs! {
         /// The model has said something in this run.
         #[serde(default)]
         pub produced: bool,
+        /// The run waits for this time before it asks the model again.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub waits_until: Option<Millis>,
         /// Notes drained in this run; a rollback makes them notes again.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         pub drained: Vec<Note>,
@@ -133,6 +138,9 @@ fact_structs! {
         /// A paused or interrupted run was given up.
         #[serde(default)]
         pub abandoned: bool,
+        /// It was interrupted while it waited for this time; then it goes on by itself.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub waits_until: Option<Millis>,
     }
 
     /// A call that has no result yet.

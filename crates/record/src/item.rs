@@ -31,6 +31,9 @@ pub enum Item {
         signature: Option<Text>,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         encrypted: Option<Text>,
+        /// `provider/model` that signed or encrypted it: nobody else can read it, so nobody else is sent it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        by: Option<String>,
     },
     /// `arguments` is the JSON text as the model wrote it.
     ToolCall {
@@ -329,9 +332,9 @@ pub struct SystemItem {
 }
 
 impl SystemItem {
-    /// The item as the model reads it: a user message, because providers take no system role in mid-history.
+    /// The item as the model reads it. How a provider is told in mid-history is the provider's own matter.
     pub fn item(&self) -> Item {
-        Item::user(self.body.clone())
+        Item::message(Role::System, self.body.clone())
     }
 }
 

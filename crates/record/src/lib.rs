@@ -4,6 +4,7 @@
 //! It is at the bottom because the log stores it, clients show it and the mind folds it; it stays small and additive.
 
 mod action;
+mod effort;
 mod entry;
 mod facts;
 mod ids;
@@ -15,6 +16,7 @@ mod text;
 mod words;
 
 pub use action::{Action, Class, Judgement, Outcome, Permission, Preview, Scope, ScopeRule, Verdict};
+pub use effort::{Effort, Reasoning};
 pub use entry::*;
 pub use facts::{
     About, CallStage, Dispatched, EndResult, EndedRun, Facts, GoalFact, Granted, Note, OpDone, OpGave,

@@ -91,6 +91,13 @@ pub(crate) fn boot(scene: &Setting) -> Boot {
         system_prompt: "You are in a story.".to_owned(),
         route: (!scene.no_model).then_some(route),
         no_route: if scene.no_model { "no model is configured".to_owned() } else { String::new() },
+        fallbacks: (1..=scene.fallbacks)
+            .map(|n| Route {
+                provider: "scripted".into(),
+                model: format!("spare-{n}"),
+                scheme: "scripted".into(),
+            })
+            .collect(),
     }
 }
 

@@ -10,6 +10,7 @@
 //! with parent                 a parent pod made this session, and its first task
 //! with task clean up          the creator left an input
 //! with model none             there is no model to be had
+//! with fallback N             there are N more models to ask when the first one fails
 //! kills differ: REASON        the context of a killed telling may differ from the unkilled one, and why
 //! ```
 //!
@@ -25,6 +26,8 @@
 //! model > begin TEXT          a block that begins and does not end: the stream stays open
 //! model > begin Tool {"a      the same of a call
 //! model > cut                 the stream breaks;  model > fails busy WHY · model > fails for good WHY
+//! model > fails for N s WHY   busy, and the provider says for how long
+//! model > odd KIND TEXT       a block of a kind that nobody knows
 //! model > stop max_tokens     the reply ends for this reason
 //! person > pause | resume | cancel | approve | deny WHY | abort | rename NAME | archive | unarchive | posture WORD
 //!          | checkpoint ID | call Tool {JSON} | dequeue TEXT | rewind TEXT | shutdown | shutdown after_run | wait idle
@@ -81,6 +84,7 @@ pub struct Scene {
     pub parent: bool,
     pub task: Option<String>,
     pub no_model: bool,
+    pub fallbacks: usize,
     /// Why a killed telling may end with another context.
     pub kills_differ: Option<String>,
 }
@@ -140,6 +144,8 @@ pub enum Piece {
     BeginCall { tool: String, arguments: String },
     Cut,
     Busy(String),
+    BusyFor { seconds: u64, why: String },
+    Odd { kind: String, text: String },
     ForGood(String),
     Stop(String),
 }
@@ -236,9 +242,12 @@ fn of_model(line: &str) -> Option<&str> {
 
 /// Whether a piece belongs to the reply that the pieces before it began.
 fn fits(pieces: &[Piece], next: &Piece) -> bool {
-    let ended = pieces
-        .last()
-        .is_some_and(|last| matches!(last, Piece::Cut | Piece::Busy(_) | Piece::ForGood(_) | Piece::Stop(_)));
+    let ended = pieces.last().is_some_and(|last| {
+        matches!(
+            last,
+            Piece::Cut | Piece::Busy(_) | Piece::BusyFor { .. } | Piece::ForGood(_) | Piece::Stop(_)
+        )
+    });
     let after_call = matches!(pieces.last(), Some(Piece::Call { .. }));
     let speaks = matches!(next, Piece::Text(_) | Piece::Think(_) | Piece::BeginText(_));
     !(ended || after_call && speaks)
@@ -260,6 +269,7 @@ fn scene(scene: &mut Scene, line: &str) -> Result<bool, String> {
         "parent" => scene.parent = true,
         "task" => scene.task = Some(value.to_owned()),
         "model" if value == "none" => scene.no_model = true,
+        "fallback" => scene.fallbacks = value.parse().map_err(|e| format!("{value}: {e}"))?,
         _ => return Err("no such scene".to_owned()),
     }
     Ok(true)
@@ -274,6 +284,15 @@ fn piece(said: &str) -> Result<Piece, String> {
     }
     if let Some(why) = said.strip_prefix("fails for good") {
         return Ok(Piece::ForGood(why.trim().to_owned()));
+    }
+    if let Some(rest) = said.strip_prefix("fails for ") {
+        let (seconds, why) = rest.split_once(" s ").ok_or("`fails for N s WHY`")?;
+        let seconds = seconds.parse().map_err(|e| format!("{seconds}: {e}"))?;
+        return Ok(Piece::BusyFor { seconds, why: why.to_owned() });
+    }
+    if let Some(odd) = said.strip_prefix("odd ") {
+        let (kind, text) = odd.split_once(' ').unwrap_or((odd, ""));
+        return Ok(Piece::Odd { kind: kind.to_owned(), text: text.to_owned() });
     }
     if let Some(reason) = said.strip_prefix("stop ") {
         return Ok(Piece::Stop(reason.trim().to_owned()));

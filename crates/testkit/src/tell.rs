@@ -257,6 +257,20 @@ impl<'a> Telling<'a> {
                 }
                 Piece::Cut => return self.fails(call, FailureKind::Cut, "the stream ended"),
                 Piece::Busy(why) => return self.fails(call, FailureKind::Transient, why),
+                Piece::BusyFor { seconds, why } => {
+                    let busy = Failure {
+                        kind: FailureKind::Transient,
+                        message: why.clone(),
+                        status: Some(429),
+                        retry_after_ms: Some(seconds * 1_000),
+                    };
+                    return self.fails_as(call, busy);
+                }
+                Piece::Odd { kind, text } => {
+                    let (kind, text) = (kind.clone(), text.clone());
+                    self.says(call, ModelEvent::Unknown { kind, text })?;
+                    continue;
+                }
                 Piece::ForGood(why) => return self.fails(call, FailureKind::Permanent, why),
                 Piece::Stop(reason) => {
                     return self.says(call, ModelEvent::Done { stop: reason.as_str().into() });
@@ -291,10 +305,13 @@ impl<'a> Telling<'a> {
     }
 
     fn fails(&mut self, call: u64, kind: FailureKind, why: &str) -> Result<(), Stop> {
+        self.fails_as(call, Failure { kind, message: why.to_owned(), status: None, retry_after_ms: None })
+    }
+
+    fn fails_as(&mut self, call: u64, failure: Failure) -> Result<(), Stop> {
         if self.world.requests.remove(&call).is_none() {
             return Ok(());
         }
-        let failure = Failure { kind, message: why.to_owned(), status: None, retry_after_ms: None };
         self.world.feed(What::ModelFailed { call, failure })?;
         self.world.settle()
     }

@@ -4,7 +4,7 @@ model > begin Once upon
 model > cut
 alert < continued
 log … assistant_item(text) llm_end(broken) alert(worker) system_item(continue) llm_call
-context: user tell me / assistant Once upon / user [The reply above was interrupted…
+context: user tell me / assistant Once upon / system [The reply above was interrupted…
 model > a time.
-context: user tell me / assistant Once upon / user [The reply… / assistant a time.
+context: user tell me / assistant Once upon / system [The reply… / assistant a time.
 pod is idle

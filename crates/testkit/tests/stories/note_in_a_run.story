@@ -7,5 +7,5 @@ tool > done
 notes: 0
 tools go
 model > Noted in time.
-context: user note it / call Note / result noted / user [Notification] the shop closes / assistant Noted in time.
+context: user note it / call Note / result noted / system [Notification] the shop closes / assistant Noted in time.
 pod is idle

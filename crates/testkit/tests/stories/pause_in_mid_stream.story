@@ -12,4 +12,4 @@ reply < run
 log … invoke(resume) system_item(continue) llm_call
 model > a time.
 pod is idle
-context: user tell me / assistant Once upon / user [The reply… / assistant a time.
+context: user tell me / assistant Once upon / system [The reply… / assistant a time.

@@ -10,4 +10,4 @@ child 4 > slept
 log: inbox
 pod is idle
 notes: 0
-context: user [Report] pod `child` has ended… / assistant The child is done.
+context: system [Report] pod `child` has ended… / assistant The child is done.

@@ -8,7 +8,7 @@ log … system_item(notification) run_completed(rolled_back)
 notes: 1
 context:
 user > this
-context: user this / user [Notification] by the way
+context: user this / system [Notification] by the way
 model > Yes.
 notes: 0
 pod is idle

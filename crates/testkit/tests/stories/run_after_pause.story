@@ -9,5 +9,5 @@ user > never mind
 reply < run
 log … invoke(user_send) tool_result(cancelled) system_item(interrupt) user_input llm_call
 model > All right.
-context: user read it / call Read / result … / user [The previous run… / user never mind / assistant All right.
+context: user read it / call Read / result … / system [The previous run… / user never mind / assistant All right.
 pod is idle

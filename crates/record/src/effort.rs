@@ -1,0 +1,23 @@
+//! Effort: how much a model is to think.
+
+use serde::{Deserialize, Serialize};
+
+/// How much a model is to think: a word, or a number of tokens.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Reasoning {
+    Effort(Effort),
+    Budget(u64),
+}
+
+/// Effort in a word, from nothing to everything.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Effort {
+    None,
+    Minimal,
+    Low,
+    Medium,
+    High,
+    Xhigh,
+}

@@ -1,0 +1,12 @@
+# What waited goes on waiting after a crash, and goes on by itself when the time has come.
+user > tell me
+model > fails for 300 s come back later
+waits on time
+crash
+pod is paused
+waits on time
+clock + 301 s
+pod is running
+model > Here I am.
+context: user tell me / assistant Here I am.
+pod is idle
