@@ -1,0 +1,22 @@
+//! Secrets: where keys come from; values that do not print themselves; the redactor.
+//!
+//! Here: `Secret`, where one is looked for (`find`), the store behind `minke login` (`KeyStore`), taking known values
+//! out of text and bytes (`Redactor`) and knowing the shape of unknown ones (`shape`). Elsewhere: to whom a key may be
+//! sent and where text is redacted (`llm`), the command (`cli`).
+//! Invariant: no secret is written anywhere but its store. Nothing here prints one (`a_secret_never_prints_itself`,
+//! `no_error_holds_the_value`), and the redactor shows no part of one however the text is cut
+//! (`any_split_gives_the_same_and_shows_nothing`).
+
+mod error;
+mod find;
+mod keyring;
+mod private;
+mod redact;
+mod secret;
+mod store;
+
+pub use error::SecretError;
+pub use find::{Found, Lookup, Source, find};
+pub use redact::{REDACTED_MIN, Redactor, Stream, TextStream};
+pub use secret::{SECRET_BYTES, Secret};
+pub use store::KeyStore;

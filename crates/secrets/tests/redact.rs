@@ -1,0 +1,159 @@
+//! The redactor against a plain restatement of its rule, cut anywhere.
+
+#![expect(clippy::unwrap_used, reason = "tests")]
+
+use minke_secrets::{REDACTED_MIN, Redactor, Secret};
+use proptest::collection::vec;
+use proptest::prelude::*;
+
+fn redactor(values: &[&str]) -> Redactor {
+    let secret = |value: &str| Secret::new(value.to_owned()).unwrap();
+    Redactor::new(values.iter().enumerate().map(|(n, value)| (format!("KEY_{n}"), secret(value))))
+}
+
+/// The rule: every character that belongs to an occurrence of a value is covered; occurrences that overlap make one
+/// mask; it has the name of the first of them, of those that begin there the longest.
+fn plainly(values: &[String], text: &str) -> String {
+    let bytes = text.as_bytes();
+    let mut runs: Vec<(usize, usize, usize)> = Vec::new();
+    for at in 0..bytes.len() {
+        let here = values.iter().enumerate().filter(|(_, value)| bytes[at..].starts_with(value.as_bytes()));
+        // The first of equal ones: `max_by_key` would give the last.
+        let Some((name, value)) = here.rev().max_by_key(|(_, value)| value.len()) else { continue };
+        match runs.last_mut() {
+            Some((_, end, _)) if at < *end => *end = (*end).max(at + value.len()),
+            _ => runs.push((at, at + value.len(), name)),
+        }
+    }
+    let mut out = Vec::new();
+    let mut shown = 0;
+    for (start, end, name) in runs {
+        out.extend_from_slice(&bytes[shown..start]);
+        out.extend_from_slice(format!("[secret KEY_{name}]").as_bytes());
+        shown = end;
+    }
+    out.extend_from_slice(&bytes[shown..]);
+    String::from_utf8(out).unwrap()
+}
+
+/// Values that share much, so that beginnings, overlaps and one inside the other are common.
+fn values() -> impl Strategy<Value = Vec<String>> {
+    vec("[ab]{8,12}|(ab){4,6}|a{8,11}|ä[aß]{6,9}", 1..4)
+}
+
+/// Text of pieces of the values, and other things.
+fn text_of(values: Vec<String>) -> impl Strategy<Value = (Vec<String>, String)> {
+    let piece = (0..values.len(), 0usize..13, 0usize..13, "[abäß ]{0,3}");
+    (Just(values), vec(piece, 0..8)).prop_map(|(values, pieces)| {
+        let mut text = String::new();
+        for (which, from, to, other) in pieces {
+            text.extend(values[which].chars().skip(from.min(to)).take(from.max(to) - from.min(to)));
+            text.push_str(&other);
+            text.push_str(&values[which]);
+        }
+        (values, text)
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(1_000))]
+
+    #[test]
+    fn any_split_gives_the_same_and_shows_nothing(
+        (values, text) in values().prop_flat_map(text_of),
+        cuts in vec(0usize..200, 0..40),
+    ) {
+        let redactor = redactor(&values.iter().map(String::as_str).collect::<Vec<_>>());
+        let whole = plainly(&values, &text);
+        prop_assert_eq!(redactor.text(&text).into_owned(), whole.clone());
+        prop_assert_eq!(redactor.bytes(text.as_bytes()).into_owned(), whole.as_bytes());
+
+        let mut cuts: Vec<usize> = cuts.into_iter().map(|cut| cut.min(text.len())).collect();
+        cuts.extend([0, text.len()]);
+        cuts.sort_unstable();
+        let mut stream = redactor.stream();
+        let mut out = Vec::new();
+        for pair in cuts.windows(2) {
+            out.extend(stream.push(&text.as_bytes()[pair[0]..pair[1]]));
+            // What has been shown is the beginning of the whole: nothing was shown too early.
+            prop_assert!(whole.as_bytes().starts_with(&out));
+        }
+        out.extend(stream.finish());
+        prop_assert_eq!(String::from_utf8(out).unwrap(), whole.clone());
+        prop_assert_eq!(stream.hit(), whole != text);
+
+        let mut stream = redactor.text_stream();
+        let mut shown = String::new();
+        for letter in text.chars() {
+            shown += &stream.push(letter.encode_utf8(&mut [0; 4]));
+            prop_assert!(whole.starts_with(&shown));
+        }
+        shown += &stream.finish();
+        prop_assert_eq!(shown, whole);
+    }
+
+    #[test]
+    fn text_without_a_value_is_untouched_and_comes_out_whole(pieces in vec("[ -~äß]{0,20}", 0..20)) {
+        let redactor = redactor(&["sk-ant-planted-0123456789"]);
+        let mut stream = redactor.text_stream();
+        let mut out: String = pieces.iter().map(|piece| stream.push(piece)).collect();
+        out += &stream.finish();
+        prop_assert_eq!(out, pieces.concat());
+        prop_assert!(!stream.hit());
+    }
+}
+
+#[test]
+fn ordinary_text_is_not_held_back() {
+    let mut stream = redactor(&["sk-ant-planted-0123456789"]).text_stream();
+    assert_eq!(stream.push("I will read the file."), "I will read the file.");
+    // What may be the beginning waits, and only that.
+    assert_eq!(stream.push(" It says: sk-"), " It says: ");
+    assert_eq!(stream.push("ant-planted-01"), "");
+    assert_eq!(stream.push("x"), "sk-ant-planted-01x");
+    assert_eq!(stream.push("sk-ant-planted-0123456789"), "[secret KEY_0]");
+    assert!(stream.hit());
+}
+
+#[test]
+fn a_run_without_end_does_not_fill_the_memory() {
+    let mut stream = redactor(&["abababab"]).stream();
+    let mut shown = Vec::new();
+    for _ in 0..10_000 {
+        shown.extend(stream.push(b"ab"));
+    }
+    shown.extend(stream.push(b"!"));
+    assert_eq!(shown, b"[secret KEY_0]!");
+}
+
+#[test]
+fn a_value_is_found_as_json_and_addresses_write_it() {
+    let redactor = redactor(&[r#"a/b+c="d\e"#]);
+    for written in [
+        r#"a/b+c="d\e"#,
+        r#"a/b+c=\"d\\e"#,
+        r#"a\/b+c=\"d\\e"#,
+        "a%2Fb%2Bc%3D%22d%5Ce",
+        "a%2fb%2bc%3d%22d%5ce",
+    ] {
+        assert_eq!(redactor.text(&format!("<{written}>")), "<[secret KEY_0]>", "{written}");
+    }
+}
+
+#[test]
+fn a_short_value_is_not_looked_for_and_that_is_said() {
+    let redactor = redactor(&["1234567", "12345678"]);
+    assert_eq!("1234567".len(), REDACTED_MIN - 1);
+    assert_eq!(redactor.too_short(), ["KEY_0"]);
+    assert_eq!(redactor.text("1234567 12345678"), "1234567 [secret KEY_1]");
+    assert!(!redactor.is_empty());
+    assert!(Redactor::default().is_empty());
+}
+
+#[test]
+fn a_name_cannot_break_the_text_in_which_it_stands() {
+    let secret = Secret::new("planted-value".into()).unwrap();
+    let redactor = Redactor::new([("/home/me/\"key\"\n".to_owned(), secret)]);
+    assert_eq!(redactor.text(r#"{"error":"planted-value"}"#), r#"{"error":"[secret /home/me/_key__]"}"#);
+    assert!(!format!("{redactor:?}").contains("planted"), "{redactor:?}");
+}
