@@ -1,6 +1,6 @@
 //! The redactor against a plain restatement of its rule, cut anywhere.
 
-#![expect(clippy::unwrap_used, reason = "tests")]
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use minke_secrets::{REDACTED_MIN, Redactor, Secret};
 use proptest::collection::vec;
