@@ -13,10 +13,12 @@ mod keyring;
 mod private;
 mod redact;
 mod secret;
+mod shape;
 mod store;
 
 pub use error::SecretError;
 pub use find::{Found, Lookup, Source, find};
 pub use redact::{REDACTED_MIN, Redactor, Stream, TextStream};
 pub use secret::{SECRET_BYTES, Secret};
+pub use shape::{mask_shapes, shape};
 pub use store::KeyStore;

@@ -23,7 +23,7 @@ impl Secret {
     }
 
     /// The same from bytes, which are wiped too.
-    pub(crate) fn from_bytes(bytes: Vec<u8>) -> Result<Secret, SecretError> {
+    pub fn from_bytes(bytes: Vec<u8>) -> Result<Secret, SecretError> {
         match String::from_utf8(bytes) {
             Ok(text) => Secret::new(text),
             Err(e) => {
