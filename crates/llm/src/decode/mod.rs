@@ -1,0 +1,232 @@
+//! Decoding: response bytes in, `ModelEvent`s out, whatever the scheme and however the bytes are cut.
+//!
+//! Here: the front door that keeps the stream contract for all schemes. Its parts: framing (`frame`, `sse`), the blocks
+//! that are open (`blocks`), one file per scheme.
+//! Invariant: any chunking of the same bytes gives the same events, every start has one stop, `Done` comes once and
+//! last, and what ends without a stop is a `Problem` (`tests/conformance.rs`).
+
+mod anthropic;
+mod blocks;
+mod frame;
+mod output;
+mod responses;
+pub(crate) mod scripted;
+mod sse;
+mod wire;
+
+use minke_model::ModelEvent;
+use serde::Deserialize;
+
+use crate::problem::{Problem, Reason};
+use crate::settings::Scheme;
+use frame::Framing;
+
+/// How much of something unreadable is shown.
+const PREVIEW_CHARS: usize = 200;
+
+/// How much of the text of an unknown block is kept for a person to read.
+pub(crate) const UNKNOWN_BYTES: usize = 4 * 1024;
+
+/// One event of a stream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Frame<'a> {
+    /// The SSE `event:` field; empty if there was none.
+    pub(crate) name: &'a str,
+    pub(crate) data: &'a str,
+}
+
+/// What one scheme makes of its events. The front door below takes care of bytes, framing and the order of the ends:
+/// nothing is passed on after `Done`, and a stream that ends without it is a problem.
+pub(crate) trait Decode: Send {
+    /// One event of the stream.
+    fn frame(&mut self, frame: Frame<'_>, out: &mut Vec<ModelEvent>) -> Result<(), Problem>;
+    /// A whole, unstreamed body: servers that do not stream answer so, and so does a `200` that is an error.
+    fn body(&mut self, body: &str, out: &mut Vec<ModelEvent>) -> Result<(), Problem>;
+    /// The bytes are over, and `Done` has not come. Closes what is open and says `Done` if the provider's last word
+    /// allows it; else leaves everything open and gives `Reason::Cut`.
+    fn end(&mut self, out: &mut Vec<ModelEvent>) -> Result<(), Problem>;
+    /// Events of kinds that this scheme does not know, so far.
+    fn unknown(&self) -> u64;
+}
+
+/// Reads one response. Give it the bytes as they come, then `finish`.
+pub struct Decoder {
+    framing: Framing,
+    decode: Box<dyn Decode>,
+    state: State,
+}
+
+#[derive(Debug)]
+enum State {
+    Open,
+    Done,
+    Failed(Problem),
+}
+
+impl Decoder {
+    pub fn new(scheme: Scheme) -> Decoder {
+        let framing = match scheme {
+            Scheme::Scripted => Framing::lines(),
+            Scheme::Anthropic | Scheme::OpenaiResponses | Scheme::OpenaiChat | Scheme::Gemini => {
+                Framing::sniffed()
+            }
+        };
+        let decode: Box<dyn Decode> = match scheme {
+            Scheme::Anthropic => Box::new(anthropic::AnthropicDecode::new()),
+            Scheme::OpenaiResponses => Box::new(responses::ResponsesDecode::new()),
+            Scheme::OpenaiChat | Scheme::Gemini => Box::new(Unready),
+            Scheme::Scripted => Box::new(scripted::ScriptedDecode::new()),
+        };
+        Decoder { framing, decode, state: State::Open }
+    }
+
+    /// The next bytes. What they tell goes to `out`, also what they tell before a problem. After `Done` nothing more is
+    /// passed on; after a problem the same problem comes again.
+    pub fn push(&mut self, chunk: &[u8], out: &mut Vec<ModelEvent>) -> Result<(), Problem> {
+        match &self.state {
+            State::Open => {}
+            State::Done => return Ok(()),
+            State::Failed(problem) => return Err(problem.clone()),
+        }
+        let Decoder { framing, decode, .. } = self;
+        let mut done = false;
+        let result = framing.push(chunk, &mut |frame| take(decode.as_mut(), frame, &mut done, out));
+        self.settle(result, done)
+    }
+
+    /// The bytes are over.
+    pub fn finish(&mut self, out: &mut Vec<ModelEvent>) -> Result<(), Problem> {
+        match &self.state {
+            State::Open => {}
+            State::Done => return Ok(()),
+            State::Failed(problem) => return Err(problem.clone()),
+        }
+        let Decoder { framing, decode, .. } = self;
+        let mut done = false;
+        let mut result = framing.finish(&mut |frame| take(decode.as_mut(), frame, &mut done, out));
+        if let Err(problem) = &mut result
+            && problem.reason == Reason::Malformed
+        {
+            // The last event had no end, so what makes it unreadable is the cut.
+            problem.reason = Reason::Cut;
+        }
+        if result.is_ok() && !done {
+            let before = out.len();
+            result = match (framing.body(), framing.no_events()) {
+                (Some(body), _) => body.and_then(|body| decode.body(body, out)),
+                (None, Some(problem)) => Err(problem),
+                (None, None) => decode.end(out),
+            };
+            done = said_done(out, before);
+            if result.is_ok() && !done {
+                result = Err(Problem::new(Reason::Cut, "the answer ended before it was complete"));
+            }
+        }
+        self.settle(result, done)
+    }
+
+    /// Events and blocks of kinds that we do not know, so far. They are passed over.
+    pub fn unknown_events(&self) -> u64 {
+        self.decode.unknown()
+    }
+
+    /// Whether `Done` has come: the rest of the bytes, if there is any, says nothing more.
+    pub fn is_done(&self) -> bool {
+        matches!(self.state, State::Done)
+    }
+
+    fn settle(&mut self, result: Result<(), Problem>, done: bool) -> Result<(), Problem> {
+        if done {
+            // What is wrong behind the end is nobody's business; it would depend on the chunking whether it is seen.
+            self.state = State::Done;
+            return Ok(());
+        }
+        if let Err(problem) = &result {
+            self.state = State::Failed(problem.clone());
+        }
+        result
+    }
+}
+
+/// One event, unless `Done` came before it.
+fn take(
+    decode: &mut dyn Decode,
+    frame: Frame<'_>,
+    done: &mut bool,
+    out: &mut Vec<ModelEvent>,
+) -> Result<(), Problem> {
+    if *done {
+        return Ok(());
+    }
+    let before = out.len();
+    let result = decode.frame(frame, out);
+    *done = said_done(out, before);
+    result
+}
+
+fn said_done(out: &[ModelEvent], before: usize) -> bool {
+    out.len() > before && matches!(out.last(), Some(ModelEvent::Done { .. }))
+}
+
+/// The JSON of an event. What cannot be read is named and shown.
+pub(crate) fn parse<'a, T: Deserialize<'a>>(frame: Frame<'a>) -> Result<T, Problem> {
+    serde_json::from_str(frame.data).map_err(|e| {
+        let name = if frame.name.is_empty() { String::new() } else { format!(" `{}`", preview(frame.name)) };
+        let shown = preview(frame.data);
+        Problem::new(Reason::Malformed, format!("the event{name} cannot be read ({e}): {shown}"))
+    })
+}
+
+/// The JSON of a whole body. One that ends too early was cut.
+pub(crate) fn parse_body<'a, T: Deserialize<'a>>(body: &'a str) -> Result<T, Problem> {
+    serde_json::from_str(body).map_err(|e| {
+        let reason = if e.is_eof() { Reason::Cut } else { Reason::Malformed };
+        Problem::new(reason, format!("the answer cannot be read ({e}): {}", preview(body)))
+    })
+}
+
+/// The beginning of a text, on one line.
+pub(crate) fn preview(text: &str) -> String {
+    let mut shown: String = text
+        .chars()
+        .map(|c| if c.is_control() { ' ' } else { c })
+        .take(PREVIEW_CHARS)
+        .collect();
+    if text.chars().nth(PREVIEW_CHARS).is_some() {
+        shown.push('…');
+    }
+    shown
+}
+
+/// Adds a piece to the text of an unknown block, as far as there is room.
+pub(crate) fn add_bounded(text: &mut String, piece: &str) {
+    let room = UNKNOWN_BYTES.saturating_sub(text.len());
+    let mut end = room.min(piece.len());
+    while !piece.is_char_boundary(end) {
+        end -= 1;
+    }
+    text.push_str(piece.split_at(end).0);
+}
+
+/// A `stop` that no decoder can give because nothing came: the words for it.
+pub(crate) fn cut(what: &str) -> Problem {
+    Problem::new(Reason::Cut, format!("the stream ended before the reply did ({what})"))
+}
+
+/// TEMPORARY, until `chat` and `gemini` are registered above.
+struct Unready;
+
+impl Decode for Unready {
+    fn frame(&mut self, _: Frame<'_>, _: &mut Vec<ModelEvent>) -> Result<(), Problem> {
+        Err(Problem::new(Reason::BadRequest, "this wire format has no decoder yet"))
+    }
+    fn body(&mut self, _: &str, _: &mut Vec<ModelEvent>) -> Result<(), Problem> {
+        Err(Problem::new(Reason::BadRequest, "this wire format has no decoder yet"))
+    }
+    fn end(&mut self, _: &mut Vec<ModelEvent>) -> Result<(), Problem> {
+        Err(Problem::new(Reason::BadRequest, "this wire format has no decoder yet"))
+    }
+    fn unknown(&self) -> u64 {
+        0
+    }
+}
