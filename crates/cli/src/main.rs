@@ -9,10 +9,12 @@ mod exec;
 mod failure;
 mod fork;
 mod log;
+mod mock_llm;
 mod order;
 mod panic;
 mod paths;
 mod pod;
+mod private;
 mod ps;
 mod schema;
 mod screen;
@@ -71,6 +73,8 @@ enum Command {
     Log(log::Log),
     /// Where everything lies
     Paths(paths::Paths),
+    /// A script served over loopback HTTP in all four wire formats, to test any client against
+    MockLlm(mock_llm::MockLlm),
     /// The shapes of the pod protocol
     Schema(schema::Schema),
     /// One pod's process; started by the other commands
@@ -79,6 +83,10 @@ enum Command {
 }
 
 fn main() -> ExitCode {
+    if let Err(failure) = private::keep_memory_private() {
+        Screen::plain(&Common::default()).fail(&failure);
+        return failure.exit.into();
+    }
     let minke = match Minke::try_parse() {
         Ok(minke) => minke,
         Err(error) => return show_usage(&error),
@@ -137,6 +145,7 @@ async fn talk(command: Command, around: &Surroundings, screen: &Screen) -> Resul
         Command::Cancel(order) => order::cancel(order, around, screen).await,
         Command::Stop(stop) => stop::run(stop, around, screen).await,
         Command::Answer(answer) => answer::run(answer, around, screen).await,
+        Command::MockLlm(mock) => mock_llm::run(mock, around, screen).await,
         Command::Ps(_)
         | Command::Fork(_)
         | Command::Log(_)
