@@ -3,8 +3,38 @@
 //! Here: which model a reference means (`resolve`), and `scripted`, the model inside the binary. Other providers join as
 //! one file each. Elsewhere: the stream contract (`model`), when to try again (`pod`).
 
+mod around;
+mod build;
+mod catalog;
+pub mod classify;
+mod decode;
+mod http;
+mod keys;
+mod login;
+pub mod mock;
+mod near;
+mod pick;
+mod priced;
+mod problem;
+mod provider;
 mod resolve;
 mod scripted;
+mod settings;
+mod tape;
+mod veil;
 
-pub use resolve::{ResolveError, canonical, resolve};
+pub use around::{Around, Env};
+pub use build::{WireRequest, build};
+pub use catalog::{Catalog, CatalogError, Origin};
+pub use decode::Decoder;
+pub use http::Http;
+pub use login::{KeyHolder, key_holder, key_holders};
+pub use pick::Field;
+pub use problem::{Problem, Reason};
+pub use resolve::{ModelRequest, ResolveError, Resolved, canonical, resolve};
 pub use scripted::{ScriptError, Scripted};
+pub use settings::{Caching, Capability, Quirks, ReasoningKind, Scheme, Settings, ToolUse};
+pub use tape::{
+    Attempt, Foot, FootKind, FootProblem, Head, NotKept, Recording, TAPE_BYTES, TAPE_VERSION, TapeError,
+    TapeWriter,
+};

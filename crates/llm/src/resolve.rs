@@ -1,50 +1,310 @@
 //! From a model's reference to a model.
 //!
-//! `scripted:FILE` is the form of the command line; `scripted/<absolute file or built-in name>` the one of a manifest.
-//! A model is never silently replaced by another one (`another_provider_is_refused_by_name`).
+//! `provider/model` is looked up in the catalog; `scripted:FILE` is the form of the command line for a script,
+//! `scripted/<absolute file or built-in name>` the one of a manifest. Here: the decision. Elsewhere: which layer a value
+//! comes from (`pick`), the model itself (`provider`, `scripted`).
+//! A model is never silently replaced by another one: what cannot be had is an error that says what there is
+//! (`tests/catalog.rs`).
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use minke_model::Model;
 use minke_record::Route;
+use reqwest::Url;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
 use thiserror::Error;
 
+use crate::around::Around;
+use crate::catalog::{Auth, Catalog, CatalogError, Entry, Origin, split};
+use crate::keys::{Keys, may_have_key};
+use crate::near;
+use crate::pick::{Field, Picker, scheme_default};
+use crate::priced::Priced;
+use crate::provider::{Provider, Setup};
 use crate::scripted::{BUILT_IN, ScriptError, Scripted};
+use crate::settings::{Capability, Quirks, Scheme, Settings};
 
-const PROVIDER: &str = "scripted";
+const SCRIPTED: &str = "scripted";
+/// The provider of a model that is described without a reference.
+const CUSTOM: &str = "custom";
+
+/// Which model is wanted: the manifest's `model` section.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct ModelRequest {
+    /// `ref`.
+    pub reference: Option<String>,
+    pub scheme: Option<String>,
+    pub base_url: Option<String>,
+    pub model_id: Option<String>,
+    pub auth: Option<Value>,
+    pub capability: Option<Value>,
+    pub context_window: Option<u64>,
+    pub max_output: Option<u64>,
+}
+
+impl From<&str> for ModelRequest {
+    fn from(reference: &str) -> ModelRequest {
+        ModelRequest { reference: Some(reference.to_owned()), ..ModelRequest::default() }
+    }
+}
+
+/// A model that can be asked, and what is known of it.
+#[derive(Clone)]
+pub struct Resolved {
+    pub route: Route,
+    pub model: Arc<dyn Model>,
+    pub context_window: Option<u64>,
+    pub max_output: Option<u64>,
+    pub settings: Settings,
+    /// What a person should know; each is an alert.
+    pub alerts: Vec<String>,
+    /// Why a run would be refused now: there is no key. The pod starts all the same.
+    pub missing_key: Option<String>,
+    /// Every value and where it comes from.
+    pub origins: Vec<Field>,
+}
+
+impl std::fmt::Debug for Resolved {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Resolved").field("route", &self.route).field("settings", &self.settings).finish_non_exhaustive()
+    }
+}
 
 /// Why a reference gives no model.
 #[derive(Debug, Error)]
 pub enum ResolveError {
-    #[error(
-        "the model `{reference}` is not available in this version: use scripted:FILE with a script of your own, or scripted:{}",
-        BUILT_IN[0].0
-    )]
-    NotAvailable { reference: String },
+    #[error("no model is named: write provider/model, or scripted:FILE with a script of your own")]
+    NoModel,
+    #[error("`{reference}` names no model: write provider/model{hint}, or scripted:FILE with a script of your own")]
+    NoReference { reference: String, hint: String },
+    #[error("the model `{reference}` cannot be had: {why}")]
+    NoProvider { reference: String, why: String },
+    #[error("the model `{reference}`: `{key}` {why}")]
+    BadValue { reference: String, key: &'static str, why: String },
     #[error(
         "`{reference}` names no script: give a file, as in scripted:talk.toml, or one of the built-in ones: {}",
         BUILT_IN.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ")
     )]
     NoScript { reference: String },
     #[error(transparent)]
+    Catalog(#[from] CatalogError),
+    #[error(transparent)]
     Script(#[from] ScriptError),
 }
 
-/// The model that a reference means, and the route that the log names. Paths start at `cwd`, and so does `{{cwd}}`.
-pub fn resolve(reference: &str, cwd: &Path) -> Result<(Route, Arc<dyn Model>), ResolveError> {
-    let source = Source::find(reference, cwd)?;
-    let scripted = match &source {
-        Source::BuiltIn(name, text) => Scripted::parse(name, text, cwd)?,
-        Source::File(path) => Scripted::load(path, cwd)?,
-    };
-    let route = Route { provider: PROVIDER.into(), model: source.name(), scheme: PROVIDER.into() };
-    Ok((route, Arc::new(scripted)))
+/// The model that is meant. Opens no connection.
+pub fn resolve(request: &ModelRequest, around: &Around) -> Result<Resolved, ResolveError> {
+    match &request.reference {
+        Some(reference) if is_scripted(reference) => scripted(reference, around),
+        Some(reference) => {
+            let (provider, model) = split(reference).ok_or_else(|| no_reference(reference))?;
+            Resolving { request, around, reference, provider, model }.finish()
+        }
+        None if request.scheme.as_deref() == Some(SCRIPTED) => {
+            let name = request.model_id.as_deref().unwrap_or_default();
+            scripted(&format!("{SCRIPTED}/{name}"), around)
+        }
+        None => {
+            let model = request.model_id.as_deref().ok_or(ResolveError::NoModel)?;
+            let reference = &format!("{CUSTOM}/{model}");
+            Resolving { request, around, reference, provider: CUSTOM, model }.finish()
+        }
+    }
 }
 
 /// The form of a reference that a manifest keeps: it means the same wherever it is read. Reads no file.
 pub fn canonical(reference: &str, cwd: &Path) -> Result<String, ResolveError> {
-    Ok(format!("{PROVIDER}/{}", Source::find(reference, cwd)?.name()))
+    if is_scripted(reference) {
+        return Ok(format!("{SCRIPTED}/{}", Source::find(reference, cwd)?.name()));
+    }
+    split(reference).map(|_| reference.to_owned()).ok_or_else(|| no_reference(reference))
+}
+
+fn is_scripted(reference: &str) -> bool {
+    reference.split_once([':', '/']).is_some_and(|(provider, _)| provider == SCRIPTED)
+}
+
+fn no_reference(reference: &str) -> ResolveError {
+    let hint = Catalog::load(None).ok().and_then(|catalog| {
+        let wanted = reference.replacen(':', "/", 1);
+        let all = catalog.references();
+        let model = |full: &&str| split(full).is_some_and(|(_, model)| model == reference);
+        let meant = all.iter().copied().find(model).or_else(|| near::nearest(&wanted, all.iter().copied()));
+        meant.map(|meant| format!(", as in {meant}"))
+    });
+    ResolveError::NoReference { reference: reference.to_owned(), hint: hint.unwrap_or_default() }
+}
+
+/// A reference to a provider's model on its way to the model.
+struct Resolving<'a> {
+    request: &'a ModelRequest,
+    around: &'a Around,
+    reference: &'a str,
+    provider: &'a str,
+    model: &'a str,
+}
+
+impl Resolving<'_> {
+    fn finish(self) -> Result<Resolved, ResolveError> {
+        let catalog = Catalog::load(self.around.config_dir.as_deref())?;
+        if self.provider != CUSTOM && !catalog.knows_provider(self.provider) {
+            let why = catalog.no_provider(self.provider);
+            return Err(ResolveError::NoProvider { reference: self.reference.to_owned(), why });
+        }
+        let manifest = self.manifest_entry()?;
+        let mut picker = Picker::new(&manifest, &catalog, self.provider, self.model);
+        let scheme: Scheme = picker.pick("scheme", |e| e.scheme).ok_or_else(|| {
+            self.bad("scheme", "is not set: anthropic, openai_responses, openai_chat or gemini".to_owned())
+        })?;
+        let default = scheme_default(scheme);
+        picker.push_default(&default);
+        let (base, origin) = self.base_url(&mut picker)?;
+        let auth = picker.auth();
+        let refused = match auth {
+            Auth::None => None,
+            Auth::ApiKey(_) => may_have_key(self.provider, &base, &origin, &catalog).err(),
+        };
+        let keys = Keys::new(self.provider, &auth, refused, &catalog, self.around);
+        picker.note("key", &keys.shown(), &Origin::SchemeDefault);
+        let model_id = picker.pick("model_id", |e| e.model_id.clone()).unwrap_or_else(|| {
+            picker.note("model_id", &self.model, &Origin::Reference);
+            self.model.to_owned()
+        });
+        let context_window = picker.pick("context_window", |e| e.context_window);
+        let max_output = picker.pick("max_output", |e| e.max_output);
+        let settings = Settings {
+            scheme,
+            provider: self.provider.to_owned(),
+            model_id,
+            max_output,
+            capability: picker.capability(),
+            quirks: picker.quirks(),
+        };
+        let setup = Setup {
+            model: self.model.to_owned(),
+            key_header: picker.pick("key_header", |e| e.key_header.clone()),
+            headers: picker.headers(),
+            deadlines: picker.deadlines(),
+            prices: picker.prices(),
+            known_models: catalog.models_of(self.provider).into_iter().map(str::to_owned).collect(),
+            http: Arc::clone(&self.around.http),
+            settings: settings.clone(),
+            base,
+            keys,
+        };
+        let alerts = self.alerts(&catalog, &setup, &auth);
+        let provider = Provider::new(setup)
+            .map_err(|problem| self.bad("headers", problem))?;
+        let scheme = settings.scheme.as_str().to_owned();
+        Ok(Resolved {
+            route: Route { provider: self.provider.to_owned(), model: self.model.to_owned(), scheme },
+            context_window,
+            max_output,
+            settings,
+            alerts,
+            missing_key: provider.missing_key(),
+            model: Arc::new(provider),
+            origins: picker.into_fields(),
+        })
+    }
+
+    fn bad(&self, key: &'static str, why: String) -> ResolveError {
+        ResolveError::BadValue { reference: self.reference.to_owned(), key, why }
+    }
+
+    /// What the manifest says, as a layer like the others.
+    fn manifest_entry(&self) -> Result<Entry, ResolveError> {
+        let request = self.request;
+        let scheme = request.scheme.clone().map(Value::String);
+        Ok(Entry {
+            scheme: self.read("scheme", scheme.as_ref())?,
+            base_url: request.base_url.clone(),
+            auth: self.read("auth", request.auth.as_ref())?,
+            capability: self.read("capability", request.capability.as_ref())?.unwrap_or_default(),
+            model_id: request.model_id.clone(),
+            context_window: request.context_window,
+            max_output: request.max_output,
+            ..Entry::default()
+        })
+    }
+
+    fn read<T: DeserializeOwned>(&self, key: &'static str, value: Option<&Value>) -> Result<Option<T>, ResolveError> {
+        let Some(value) = value else { return Ok(None) };
+        let read = serde_json::from_value(value.clone());
+        read.map(Some).map_err(|e| self.bad(key, format!("is wrong: {}", near::suggest(&e.to_string()))))
+    }
+
+    fn base_url(&self, picker: &mut Picker<'_>) -> Result<(Url, Origin), ResolveError> {
+        let Some((text, origin)) = picker.base_url(&*self.around.env) else {
+            let why = "is not set: write where the server is, as in http://127.0.0.1:8080".to_owned();
+            return Err(self.bad("base_url", why));
+        };
+        // What is wrong is told without the text: a password may stand in it.
+        let wrong = |why: &str| self.bad("base_url", format!("({origin}) {why}"));
+        let url = Url::parse(&text).map_err(|e| wrong(&format!("is no address: {e}")))?;
+        if !matches!(url.scheme(), "http" | "https") || !url.has_host() {
+            return Err(wrong("is no address of a web server: write http://HOST or https://HOST"));
+        }
+        if !url.username().is_empty() || url.password().is_some() {
+            return Err(wrong("holds a name or password: use `auth` or `headers` instead"));
+        }
+        picker.note("base_url", &url.as_str(), &origin);
+        Ok((url, origin))
+    }
+
+    fn alerts(&self, catalog: &Catalog, setup: &Setup, auth: &Auth) -> Vec<String> {
+        let mut alerts = Vec::new();
+        let known = catalog.models_of(self.provider);
+        if !known.is_empty() && !known.contains(&self.model) {
+            let near = near::nearest(self.model, known.iter().copied());
+            let near = near.map(|near| format!(" The nearest known one is `{near}`.")).unwrap_or_default();
+            alerts.push(format!(
+                "The model `{}` is not in the catalog: its window, limits and prices are unknown.{near}",
+                self.reference
+            ));
+        }
+        let host = setup.base.host_str().unwrap_or_default();
+        let local = matches!(host, "localhost" | "[::1]") || host.starts_with("127.");
+        if matches!(auth, Auth::ApiKey(_)) && setup.base.scheme() == "http" && !local {
+            alerts.push(format!("The key of {} goes to {host} unencrypted: use https.", self.provider));
+        }
+        alerts
+    }
+}
+
+fn scripted(reference: &str, around: &Around) -> Result<Resolved, ResolveError> {
+    let source = Source::find(reference, &around.cwd)?;
+    let script = match &source {
+        Source::BuiltIn(name, text) => Scripted::parse(name, text, &around.cwd)?,
+        Source::File(path) => Scripted::load(path, &around.cwd)?,
+    };
+    let model = source.name();
+    // Its price is 0 unless the user gives it one; the embedded catalog is not read for it.
+    let prices = Catalog::load(around.config_dir.as_deref())?.users_prices(SCRIPTED, &model);
+    let settings = Settings {
+        scheme: Scheme::Scripted,
+        provider: SCRIPTED.to_owned(),
+        model_id: model.clone(),
+        max_output: None,
+        capability: Capability::default(),
+        quirks: Quirks::default(),
+    };
+    let field = |key, value: &str| Field { key, value: value.to_owned(), origin: Origin::Reference.to_string() };
+    Ok(Resolved {
+        route: Route { provider: SCRIPTED.into(), model: model.clone(), scheme: SCRIPTED.into() },
+        model: match prices {
+            Some(prices) => Arc::new(Priced { model: script, prices }),
+            None => Arc::new(script),
+        },
+        context_window: None,
+        max_output: None,
+        settings,
+        alerts: Vec::new(),
+        missing_key: None,
+        origins: vec![field("scheme", SCRIPTED), field("model_id", &model)],
+    })
 }
 
 enum Source {
@@ -54,8 +314,8 @@ enum Source {
 
 impl Source {
     fn find(reference: &str, cwd: &Path) -> Result<Source, ResolveError> {
-        let Some((PROVIDER, name)) = reference.split_once([':', '/']) else {
-            return Err(ResolveError::NotAvailable { reference: reference.to_owned() });
+        let Some((SCRIPTED, name)) = reference.split_once([':', '/']) else {
+            return Err(no_reference(reference));
         };
         if let Some((name, text)) = BUILT_IN.iter().find(|(built_in, _)| *built_in == name) {
             return Ok(Source::BuiltIn(name, text));
@@ -71,37 +331,5 @@ impl Source {
             Source::BuiltIn(name, _) => (*name).to_owned(),
             Source::File(path) => path.to_string_lossy().into_owned(),
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn another_provider_is_refused_by_name() {
-        for reference in ["anthropic/some-model", "gpt", ""] {
-            let Err(e) = resolve(reference, Path::new("/")) else { panic!("{reference} was accepted") };
-            let text = e.to_string();
-            assert!(text.contains(&format!("`{reference}` is not available")), "{text}");
-            assert!(text.contains("scripted:FILE"), "{text}");
-        }
-    }
-
-    #[test]
-    fn a_reference_means_the_same_wherever_it_is_read() {
-        let here = Path::new("/somewhere");
-        assert_eq!(canonical("scripted:demo", here).unwrap(), "scripted/demo");
-        assert_eq!(canonical("scripted:a/b.toml", here).unwrap(), "scripted//somewhere/a/b.toml");
-        assert_eq!(canonical("scripted//x/y.toml", here).unwrap(), "scripted//x/y.toml");
-        let (route, _) = resolve("scripted/demo", here).unwrap();
-        assert_eq!((route.provider.as_str(), route.model.as_str()), ("scripted", "demo"));
-        assert!(matches!(canonical("scripted:", here), Err(ResolveError::NoScript { .. })));
-    }
-
-    #[test]
-    fn a_missing_script_is_named_with_its_whole_path() {
-        let Err(e) = resolve("scripted:none.toml", Path::new("/nowhere")) else { panic!("it was found") };
-        assert!(e.to_string().contains("/nowhere/none.toml"), "{e}");
     }
 }

@@ -1,0 +1,145 @@
+//! Keys: where a provider's key is, and to whom it may be sent.
+//!
+//! Invariant: a key goes to the provider's own address or to one that the user paired with it, never to one that a
+//! workspace names, and never to another provider (`a_key_goes_only_where_it_belongs`).
+
+use std::path::{Path, PathBuf};
+
+use minke_secrets::{Found, KeyStore, Lookup, Redactor, Secret, SecretError, find};
+use reqwest::Url;
+
+use crate::around::{Around, Env};
+use crate::catalog::{Auth, Catalog, KeyPlaces, Origin};
+
+/// Where to look for a key, each time one is needed: one that was stored meanwhile is found.
+#[derive(Clone)]
+pub(crate) struct Keys {
+    /// Absent if the provider wants no key.
+    lookup: Option<Lookup>,
+    /// Why the address gets no key, if it gets none.
+    refused: Option<String>,
+    /// Variables of any provider: what they hold is nobody's to see either.
+    variables: Vec<String>,
+    store: KeyStore,
+    env: Env,
+}
+
+/// What became of looking for a key.
+pub(crate) enum Key {
+    NotNeeded,
+    Found(Secret),
+    /// There is none, and why if that is not all.
+    Missing(Option<String>),
+}
+
+impl Keys {
+    pub(crate) fn new(
+        provider: &str,
+        auth: &Auth,
+        refused: Option<String>,
+        catalog: &Catalog,
+        around: &Around,
+    ) -> Keys {
+        let lookup = match auth {
+            Auth::None => None,
+            Auth::ApiKey(places) => Some(lookup(provider, places, around)),
+        };
+        let variables = catalog.key_variables().into_iter().collect();
+        let store = KeyStore::in_config(around.config_dir.as_deref().unwrap_or(Path::new("")));
+        Keys { lookup, refused, variables, store, env: around.env.clone() }
+    }
+
+    pub(crate) fn get(&self) -> Key {
+        let Some(lookup) = &self.lookup else { return Key::NotNeeded };
+        if let Some(why) = &self.refused {
+            return Key::Missing(Some(why.clone()));
+        }
+        match self.find(lookup) {
+            Ok(Some(found)) => Key::Found(found.secret),
+            Ok(None) => Key::Missing(None),
+            Err(e) => Key::Missing(Some(format!("{e}: {}", e.hint()))),
+        }
+    }
+
+    /// Where the key comes from, for people: `the variable X`; or why there is none.
+    pub(crate) fn shown(&self) -> String {
+        let Some(lookup) = &self.lookup else { return "not needed".to_owned() };
+        match (&self.refused, self.find(lookup)) {
+            (Some(why), _) => format!("not sent: {why}"),
+            (None, Ok(Some(found))) => format!("from {}", found.from),
+            (None, Ok(None)) => "missing".to_owned(),
+            (None, Err(e)) => format!("missing: {e}"),
+        }
+    }
+
+    fn find(&self, lookup: &Lookup) -> Result<Option<Found>, SecretError> {
+        find(lookup, &self.store, &*self.env)
+    }
+
+    pub(crate) fn variable_names(&self) -> &[String] {
+        self.lookup.as_ref().map_or(&[], |lookup| &lookup.env)
+    }
+
+    pub(crate) fn file(&self) -> Option<&Path> {
+        self.lookup.as_ref()?.file.as_deref()
+    }
+
+    /// Takes every key that we know of out of what a provider says: its own, and those of other providers.
+    pub(crate) fn redactor(&self, sent: Option<&Secret>) -> Redactor {
+        let own = sent.map(|secret| ("API_KEY".to_owned(), secret.clone()));
+        let others = self.variables.iter().filter_map(|name| {
+            // A value that is no key is not one to hide.
+            let secret = Secret::new((self.env)(name)?).ok()?;
+            Some((name.clone(), secret))
+        });
+        // Of two names for one value the first is used: the variable's says more.
+        Redactor::new(others.chain(own))
+    }
+}
+
+pub(crate) fn lookup(provider: &str, places: &KeyPlaces, around: &Around) -> Lookup {
+    Lookup {
+        env: places.env.as_ref().map(|names| names.list()).unwrap_or_default(),
+        file: places.file.as_deref().map(|file| place(file, around)),
+        stored: around.config_dir.is_some().then(|| provider.to_owned()),
+        keyring: places.keyring.clone(),
+    }
+}
+
+/// A file as somebody writes it: absolute, from the home directory, or beside the catalog files.
+fn place(file: &str, around: &Around) -> PathBuf {
+    let home = || (around.env)("HOME").map(PathBuf::from);
+    match (file.strip_prefix("~/"), &around.config_dir) {
+        (Some(rest), _) => home().unwrap_or_default().join(rest),
+        (None, Some(dir)) => dir.join(file),
+        (None, None) => PathBuf::from(file),
+    }
+}
+
+/// Whether an address may be sent a provider's key; if not, why.
+pub(crate) fn may_have_key(
+    provider: &str,
+    base: &Url,
+    origin: &Origin,
+    catalog: &Catalog,
+) -> Result<(), String> {
+    let own = catalog.own_base_url(provider).and_then(|own| Url::parse(own).ok());
+    if own.as_ref().is_some_and(|own| own.origin() == base.origin()) {
+        return Ok(());
+    }
+    let host = base.host_str().unwrap_or("?");
+    if *origin == Origin::Workspace {
+        return Err(format!(
+            "the key of {provider} is not sent to {host}, which the workspace named and not you: \
+             if you trust it, set `base_url` of {provider} in your own providers.toml"
+        ));
+    }
+    let same_host = |url: &str| Url::parse(url).is_ok_and(|url| url.host_str() == base.host_str());
+    let own_host = own.as_ref().is_some_and(|own| own.host_str() == base.host_str());
+    match catalog.keyed().find(|(_, url)| same_host(url)).filter(|_| !own_host) {
+        Some((other, _)) => Err(format!(
+            "the key of {provider} is not sent to {host}, which belongs to {other}: correct `base_url` ({origin})"
+        )),
+        None => Ok(()),
+    }
+}
