@@ -1,0 +1,232 @@
+//! What Gemini says, and what becomes of it. All events here are written from the published format; recorded ones are
+//! in the conformance suite.
+
+use minke_model::{BlockKind, ModelEvent, StopReason};
+
+use super::super::Decoder;
+use crate::problem::{Problem, Reason};
+use crate::settings::Scheme;
+
+/// A reply, one line a block: `T text`, `H thinking`, `H thinking #signature`, `C name(arguments)`.
+#[derive(Debug, Default)]
+struct Reply {
+    lines: Vec<String>,
+    ids: Vec<String>,
+    unknown: Vec<(String, String)>,
+    usage: Option<(u64, u64, u64)>,
+    stop: Option<StopReason>,
+    problem: Option<Problem>,
+    counted: u64,
+}
+
+fn read(bytes: &str) -> Reply {
+    let mut decoder = Decoder::new(Scheme::Gemini);
+    let mut events = Vec::new();
+    let result = decoder.push(bytes.as_bytes(), &mut events).and_then(|()| decoder.finish(&mut events));
+    let mut reply = Reply { problem: result.err(), counted: decoder.unknown_events(), ..Reply::default() };
+    let mut open: Vec<(u32, BlockKind, String)> = Vec::new();
+    for event in events {
+        match event {
+            ModelEvent::BlockStart { index, kind } => open.push((index, kind, String::new())),
+            ModelEvent::Delta { index, text } => {
+                open.iter_mut().find(|(open, ..)| *open == index).expect("an open block").2.push_str(&text);
+            }
+            ModelEvent::BlockStop { index, end } => {
+                let at = open.iter().position(|(open, ..)| *open == index).expect("an open block");
+                let (_, kind, text) = open.remove(at);
+                let signature = end.signature.map(|signature| format!("#{signature}")).unwrap_or_default();
+                reply.lines.push(match kind {
+                    BlockKind::Text => format!("T {text}{signature}"),
+                    BlockKind::Thinking => format!("H {text}{signature}"),
+                    BlockKind::Refusal => format!("R {text}"),
+                    BlockKind::ToolCall { id, name } => {
+                        reply.ids.push(id);
+                        format!("C {name}({text}){signature}")
+                    }
+                });
+            }
+            ModelEvent::Unknown { kind, text } => reply.unknown.push((kind, text)),
+            ModelEvent::Usage(usage) => reply.usage = Some((usage.input, usage.output, usage.cache_read)),
+            ModelEvent::Done { stop } => reply.stop = Some(stop),
+            ModelEvent::Tape(_) | ModelEvent::Recorded { .. } => panic!("not a decoder's"),
+        }
+    }
+    assert!(open.is_empty() || reply.problem.is_some(), "{open:?}");
+    assert_ne!(reply.stop.is_some(), reply.problem.is_some(), "{reply:?}");
+    reply
+}
+
+/// A stream with one event for each list of parts, and a last one with the finish reason.
+fn stream(parts: &[&str], finish: &str) -> Reply {
+    let mut text: String = parts
+        .iter()
+        .map(|parts| format!("data: {{\"candidates\":[{{\"content\":{{\"parts\":[{parts}]}}}}]}}\r\n\r\n"))
+        .collect();
+    text.push_str(&format!("data: {{\"candidates\":[{{\"finishReason\":\"{finish}\"}}]}}\r\n\r\n"));
+    read(&text)
+}
+
+#[test]
+fn texts_and_thoughts_are_joined_until_the_other_begins() {
+    let reply = stream(
+        &[
+            r#"{"text":"a","thought":true}"#,
+            r#"{"text":"b","thought":true},{"text":"c"}"#,
+            r#"{"text":"d","thought":false}"#,
+            r#"{"text":""}"#,
+        ],
+        "STOP",
+    );
+    assert_eq!(reply.lines, ["H ab", "T cd"]);
+    assert_eq!(reply.stop, Some(StopReason::EndTurn));
+}
+
+#[test]
+fn a_signature_stands_before_its_call_and_after_its_text() {
+    let reply = stream(
+        &[
+            r#"{"text":"hm","thought":true},{"functionCall":{"name":"f","args":{}},"thoughtSignature":"s1"}"#,
+            r#"{"functionCall":{"name":"g","args":{}}}"#,
+            r#"{"text":"one","thoughtSignature":"s2"},{"text":"two"},{"text":"","thoughtSignature":"s3"}"#,
+            r#"{"text":"deep","thought":true,"thoughtSignature":"s4"},{"text":"er","thought":true}"#,
+            r#"{"text":"","thought":true,"thoughtSignature":"s5"},{"thoughtSignature":"s6"}"#,
+        ],
+        "STOP",
+    );
+    let wanted = [
+        "H hm",
+        "H #s1",
+        "C f({})",
+        "C g({})",
+        "T one",
+        "H #s2",
+        "T two",
+        "H #s3",
+        "H deep#s4",
+        "H er#s5",
+        "H #s6",
+    ];
+    assert_eq!(reply.lines, wanted);
+    assert_eq!(reply.stop, Some(StopReason::ToolUse));
+}
+
+#[test]
+fn ids_are_unique_whoever_makes_them() {
+    let reply = stream(
+        &[
+            r#"{"functionCall":{"name":"f","args":{"a":1}}},{"functionCall":{"name":"f","args":{"a":2}}}"#,
+            r#"{"functionCall":{"id":"x","name":"f"}},{"functionCall":{"id":"x","name":"f"}}"#,
+            r#"{"functionCall":{"id":"call_5","name":"f"}},{"functionCall":{"name":"f"}}"#,
+        ],
+        "STOP",
+    );
+    assert_eq!(reply.lines[..2], ["C f({\"a\":1})", "C f({\"a\":2})"]);
+    let mut ids = reply.ids.clone();
+    ids.sort_unstable();
+    ids.dedup();
+    assert_eq!((ids.len(), reply.ids[2].as_str()), (6, "x"), "{:?}", reply.ids);
+}
+
+#[test]
+fn arguments_may_come_in_pieces() {
+    let reply = stream(
+        &[
+            r#"{"functionCall":{"name":"f","willContinue":true},"thoughtSignature":"s"}"#,
+            r#"{"functionCall":{"partialArgs":[{"jsonPath":"$.a","stringValue":"Bos","willContinue":true}],"willContinue":true}}"#,
+            r#"{"functionCall":{"partialArgs":[{"jsonPath":"$.a","stringValue":"ton"},{"jsonPath":"$.n[1]","numberValue":2}],"willContinue":true}}"#,
+            r#"{"functionCall":{}}"#,
+            r#"{"functionCall":{"name":"f","willContinue":true}},{"functionCall":{"name":"g","partialArgs":[{"jsonPath":"$.b","boolValue":true}]}}"#,
+        ],
+        "STOP",
+    );
+    assert_eq!(reply.lines, ["H #s", r#"C f({"a":"Boston","n":[null,2]})"#, "C f({})", r#"C g({"b":true})"#]);
+    assert_eq!(reply.ids.len(), 3);
+}
+
+#[test]
+fn a_call_that_was_cut_short_never_looks_whole() {
+    let parts = [
+        r#"{"functionCall":{"name":"rm","willContinue":true}}"#,
+        r#"{"functionCall":{"partialArgs":[{"jsonPath":"$.path","stringValue":"/","willContinue":true}],"willContinue":true}}"#,
+    ];
+    assert_eq!(stream(&parts, "MAX_TOKENS").lines, [r#"C rm({"path":"/")"#]);
+    assert_eq!(
+        stream(&parts, "STOP").lines,
+        [r#"C rm({"path":"/"})"#],
+        "some streams do not say that it is over"
+    );
+    let odd = stream(&[r#"{"functionCall":{"args":{"a":1}}}"#], "STOP");
+    assert_eq!(odd.problem.unwrap().reason, Reason::Malformed);
+}
+
+#[test]
+fn parts_of_other_kinds_are_told_and_counted() {
+    let reply = stream(
+        &[
+            r#"{"executableCode":{"language":"PYTHON","code":"print(1)"}},{"codeExecutionResult":{"output":"1"}}"#,
+            r#"{"inlineData":{"mimeType":"image/png","data":"AAAA"},"thoughtSignature":"s"}"#,
+            r#"{"text":"a","videoMetadata":{"fps":1}}"#,
+        ],
+        "STOP",
+    );
+    let told: Vec<(&str, &str)> =
+        reply.unknown.iter().map(|(kind, text)| (kind.as_str(), text.as_str())).collect();
+    assert_eq!(told, [("executableCode", "print(1)"), ("codeExecutionResult", "1"), ("inlineData", "")]);
+    assert_eq!((reply.lines, reply.counted), (vec!["H #s".to_owned(), "T a".to_owned()], 3));
+}
+
+#[test]
+fn finish_reasons_are_told_apart() {
+    for (finish, stop) in [
+        ("STOP", StopReason::EndTurn),
+        ("MAX_TOKENS", StopReason::MaxTokens),
+        ("SAFETY", StopReason::ContentFilter),
+        ("RECITATION", StopReason::ContentFilter),
+        ("BLOCKLIST", StopReason::ContentFilter),
+        ("PROHIBITED_CONTENT", StopReason::ContentFilter),
+        ("SPII", StopReason::ContentFilter),
+        ("MALFORMED_FUNCTION_CALL", StopReason::Other("malformed_function_call".to_owned())),
+    ] {
+        assert_eq!(stream(&[r#"{"text":"a"}"#], finish).stop, Some(stop), "{finish}");
+    }
+    let blocked = read(
+        "data: {\"promptFeedback\":{\"blockReason\":\"OTHER\"},\"usageMetadata\":{\"promptTokenCount\":4}}\n\n",
+    );
+    assert_eq!((blocked.stop, blocked.lines.len()), (Some(StopReason::ContentFilter), 0));
+}
+
+#[test]
+fn the_end_of_the_bytes_is_the_end_only_after_a_finish_reason() {
+    let said =
+        r#"{"candidates":[{"content":{"parts":[{"text":"a"}]}}],"usageMetadata":{"promptTokenCount":3}}"#;
+    let cut = read(&format!("data: {said}\n\n"));
+    assert_eq!((cut.problem.unwrap().reason, cut.usage), (Reason::Cut, Some((3, 0, 0))));
+    let last = r#"{"candidates":[{"finishReason":"STOP"}],"usageMetadata":{"promptTokenCount":9,"cachedContentTokenCount":4,"candidatesTokenCount":2,"thoughtsTokenCount":5}}"#;
+    let more = r#"{"usageMetadata":{"trafficType":"ON_DEMAND"}}"#;
+    let whole = read(&format!("data: {said}\n\ndata: {last}\n\ndata: {more}\n\n"));
+    assert_eq!((whole.usage, whole.stop), (Some((5, 7, 4)), Some(StopReason::EndTurn)));
+}
+
+#[test]
+fn arrays_and_bodies_say_the_same_as_streams() {
+    let one =
+        r#"{"candidates":[{"content":{"parts":[{"functionCall":{"name":"f","args":{ "a" : "x y" }}}]}}]}"#;
+    let two = r#"{"candidates":[{"content":{"parts":[{"text":"b"}]},"finishReason":"STOP"}]}"#;
+    let array = read(&format!("[{one}\r\n,\r\n{two}]"));
+    let events = read(&format!("data: {one}\n\ndata: {two}\n\n"));
+    assert_eq!(array.lines, [r#"C f({"a":"x y"})"#, "T b"]);
+    assert_eq!((array.lines, array.stop), (events.lines, events.stop));
+    assert_eq!(read(two).lines, ["T b"]);
+}
+
+#[test]
+fn an_error_is_sorted_wherever_it_stands() {
+    let error = r#"{"error":{"code":503,"message":"The model is overloaded.","status":"UNAVAILABLE"}}"#;
+    let said = r#"{"candidates":[{"content":{"parts":[{"text":"a"}]}}]}"#;
+    for bytes in [format!("data: {said}\n\ndata: {error}\n\n"), format!("[{said},{error}]"), error.to_owned()]
+    {
+        assert_eq!(read(&bytes).problem.unwrap().reason, Reason::Overloaded, "{bytes}");
+    }
+    let broken = read("data: {\"candidates\":[{\"content\":7}]}\n\n").problem.unwrap();
+    assert!(broken.reason == Reason::Malformed && broken.text.contains("candidates"), "{broken:?}");
+}
