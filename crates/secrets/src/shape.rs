@@ -5,46 +5,57 @@
 
 use std::borrow::Cow;
 use std::ops::Range;
+use std::sync::OnceLock;
+
+/// Prefixes name firms, and code outside `llm` does not: they are data.
+const TABLE: &str = include_str!("../data/shapes.txt");
 
 /// A key begins so, and so many of these letters follow at least.
 struct Shape {
     prefix: &'static str,
     least: usize,
-    letter: fn(u8) -> bool,
+    letters: Letters,
 }
 
-/// Of two that fit at one place the longer prefix is meant: it stands first.
-const SHAPES: [Shape; 14] = [
-    Shape { prefix: "sk-ant-", least: 20, letter: dashed },
-    Shape { prefix: "sk-or-v1-", least: 32, letter: plain },
-    Shape { prefix: "sk-", least: 32, letter: dashed },
-    Shape { prefix: "AIza", least: 35, letter: dashed },
-    Shape { prefix: "xai-", least: 32, letter: plain },
-    Shape { prefix: "gsk_", least: 32, letter: plain },
-    Shape { prefix: "ghp_", least: 36, letter: plain },
-    Shape { prefix: "gho_", least: 36, letter: plain },
-    Shape { prefix: "ghs_", least: 36, letter: plain },
-    Shape { prefix: "github_pat_", least: 40, letter: dashed },
-    Shape { prefix: "AKIA", least: 16, letter: capital },
-    Shape { prefix: "ASIA", least: 16, letter: capital },
-    Shape { prefix: "hf_", least: 30, letter: plain },
-    Shape { prefix: "eyJ", least: 30, letter: dotted },
-];
-
-fn plain(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric()
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Letters {
+    Word,
+    Dashed,
+    Capital,
+    Token,
 }
 
-fn dashed(byte: u8) -> bool {
-    plain(byte) || matches!(byte, b'-' | b'_')
+impl Letters {
+    fn has(self, byte: u8) -> bool {
+        match self {
+            Letters::Word => byte.is_ascii_alphanumeric(),
+            Letters::Dashed => byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_'),
+            Letters::Capital => byte.is_ascii_uppercase() || byte.is_ascii_digit(),
+            Letters::Token => byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.'),
+        }
+    }
 }
 
-fn capital(byte: u8) -> bool {
-    byte.is_ascii_uppercase() || byte.is_ascii_digit()
+/// The table, read once. A row that cannot be read would be missing: `every_row_of_the_table_is_read`.
+fn shapes() -> &'static [Shape] {
+    static SHAPES: OnceLock<Vec<Shape>> = OnceLock::new();
+    let read = |line: &'static str| {
+        let mut words = line.split_whitespace();
+        let (prefix, least, letters) = (words.next()?, words.next()?.parse().ok()?, words.next()?);
+        let letters = match letters {
+            "word" => Letters::Word,
+            "dashed" => Letters::Dashed,
+            "capital" => Letters::Capital,
+            "token" => Letters::Token,
+            _ => return None,
+        };
+        Some(Shape { prefix, least, letters })
+    };
+    SHAPES.get_or_init(|| rows().filter_map(read).collect())
 }
 
-fn dotted(byte: u8) -> bool {
-    dashed(byte) || byte == b'.'
+fn rows() -> impl Iterator<Item = &'static str> {
+    TABLE.lines().filter(|line| !line.starts_with('#') && !line.is_empty())
 }
 
 /// How the first key in a text begins, if there is one.
@@ -71,17 +82,18 @@ pub fn mask_shapes(text: &str) -> Cow<'_, str> {
 /// The next key at or after this place.
 fn next(text: &str, from: usize) -> Option<(&'static str, Range<usize>)> {
     let bytes = text.as_bytes();
+    let shapes = shapes();
     let rest = |at: usize| bytes.get(at..).unwrap_or_default();
     (from..bytes.len()).find_map(|at| {
         // In the middle of a word no key begins.
-        if at.checked_sub(1).and_then(|before| bytes.get(before)).is_some_and(|byte| plain(*byte)) {
+        if at.checked_sub(1).and_then(|before| bytes.get(before)).is_some_and(u8::is_ascii_alphanumeric) {
             return None;
         }
-        SHAPES.iter().find_map(|shape| {
+        shapes.iter().find_map(|shape| {
             let body = rest(at).strip_prefix(shape.prefix.as_bytes())?;
-            let length = body.iter().take_while(|byte| (shape.letter)(**byte)).count();
+            let length = body.iter().take_while(|byte| shape.letters.has(**byte)).count();
             let whole = at..at + shape.prefix.len() + length;
-            let probable = length >= shape.least && is_random(text.get(whole.clone())?, shape.prefix);
+            let probable = length >= shape.least && is_random(text.get(whole.clone())?, shape);
             probable.then_some((shape.prefix, whole))
         })
     })
@@ -89,12 +101,14 @@ fn next(text: &str, from: usize) -> Option<(&'static str, Range<usize>)> {
 
 /// Long names made of words are not keys: these have digits. A token in three parts has a second one that is an object
 /// too.
-fn is_random(key: &str, prefix: &str) -> bool {
-    if prefix == "eyJ" {
+fn is_random(key: &str, shape: &Shape) -> bool {
+    if shape.letters == Letters::Token {
         let parts: Vec<&str> = key.split('.').collect();
-        return parts.len() == 3 && parts[1].starts_with("eyJ") && parts.iter().all(|part| part.len() >= 10);
+        return parts.len() == 3
+            && parts.iter().take(2).all(|part| part.starts_with(shape.prefix))
+            && parts.iter().all(|part| part.len() >= 10);
     }
-    let body = key.strip_prefix(prefix).unwrap_or(key);
+    let body = key.strip_prefix(shape.prefix).unwrap_or(key);
     body.bytes().filter(u8::is_ascii_digit).count() >= 2
         && body.bytes().any(|byte| byte.is_ascii_alphabetic())
 }
@@ -135,6 +149,12 @@ mod tests {
         }
         let all: Vec<String> = KEYS.iter().map(|(prefix, body)| format!("{prefix}{body}")).collect();
         assert_eq!(mask_shapes(&all.join(" ")).matches("[key ").count(), 10);
+    }
+
+    #[test]
+    fn every_row_of_the_table_is_read() {
+        assert_eq!(shapes().len(), rows().count());
+        assert_eq!(shapes().len(), 14);
     }
 
     #[test]
