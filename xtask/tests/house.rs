@@ -5,7 +5,7 @@
 use std::path::Path;
 
 use serde_json::json;
-use xtask::{arrows, labels, promises, purity, tree};
+use xtask::{arrows, labels, promises, providers, purity, tree};
 
 #[test]
 fn every_file_has_a_label() {
@@ -30,6 +30,27 @@ fn only_our_own_files_are_listed() {
     let files = tree::rust_files(&tree::root()).unwrap();
     assert!(files.iter().any(|file| file == Path::new("xtask/src/tree.rs")));
     assert!(files.iter().all(|file| !file.starts_with("target")));
+}
+
+#[test]
+fn no_code_outside_llm_names_a_provider() {
+    let root = tree::root();
+    let catalog = std::fs::read_to_string(root.join("crates/llm/data/providers.toml")).unwrap();
+    let names = providers::names(&catalog);
+    assert!(names.len() >= 10, "only {names:?} were found in the catalog");
+    let found = providers::named(&root, &tree::rust_files(&root).unwrap(), &names).unwrap();
+    assert!(found.is_empty(), "{found:#?}");
+}
+
+#[test]
+fn a_provider_that_is_named_is_found() {
+    let names = providers::names("[groq]\n[groq.models.x]\n[scripted]\n[\"open-router\"]\n");
+    assert!(names.iter().any(|name| name == "groq") && names.iter().any(|name| name == "open-router"));
+    assert!(!names.iter().any(|name| name == "scripted"));
+    for line in ["if provider == \"groq\" {", "// Claude does it so", "gpt-5", "OPENAI_API_KEY"] {
+        assert!(providers::name_in(line, &names).is_some(), "{line}");
+    }
+    assert!(providers::name_in("a groqqy thing", &names).is_none());
 }
 
 #[test]

@@ -44,6 +44,12 @@ impl Surroundings {
         })
     }
 
+    /// A variable that is set and not empty.
+    pub(crate) fn variable(&self, name: &str) -> Option<String> {
+        let value = self.user.env.get(std::ffi::OsStr::new(name))?;
+        value.to_str().filter(|value| !value.is_empty()).map(str::to_owned)
+    }
+
     /// Set and not empty, as the convention of `NO_COLOR` has it.
     pub(crate) fn has(&self, variable: &str) -> bool {
         self.user.env.get(std::ffi::OsStr::new(variable)).is_some_and(|value| !value.is_empty())

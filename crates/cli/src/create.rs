@@ -8,7 +8,7 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
 use minke_client::Home;
-use minke_manifest::{Manifest, Posture};
+use minke_manifest::{Manifest, ModelSection, Posture};
 use minke_pod::{Moment, NewSession, Task, new_session};
 use minke_record::{Actor, InputSegment, PodName, Scope, SessionId};
 use minke_registry::Runtime;
@@ -17,8 +17,21 @@ use serde_json::Value;
 use crate::around::{Surroundings, ids, now, seed};
 use crate::failure::{Exit, Failure};
 
+/// The model of new pods, if nobody names one.
+const MODEL_VARIABLE: &str = "MINKE_MODEL";
 /// Keys that a manifest leaves out when nothing is set.
-const OPTIONAL_KEYS: [&str; 2] = ["model.ref", "worker.max_tokens"];
+const OPTIONAL_KEYS: [&str; 10] = [
+    "model.ref",
+    "model.scheme",
+    "model.base_url",
+    "model.model_id",
+    "model.auth",
+    "model.capability",
+    "model.context_window",
+    "model.max_output",
+    "worker.max_tokens",
+    "worker.reasoning",
+];
 
 /// What a person said about a new pod.
 #[derive(Debug, Clone, Default)]
@@ -39,7 +52,7 @@ pub(crate) fn create(
     home: &Home,
 ) -> Result<(SessionId, OwnedFd), Failure> {
     let cwd = working_directory(new.cwd.as_deref(), around)?;
-    let manifest = manifest(&new, &around.cwd, &cwd)?;
+    let manifest = manifest(&new, &cwd, around)?;
     let name = pod_name(new.name.as_deref(), &cwd, home)?;
     let by = Actor::person("cli");
     let session = SessionId(ids().next_uuid());
@@ -84,9 +97,9 @@ fn working_directory(wish: Option<&Path>, around: &Surroundings) -> Result<PathB
     Ok(dir)
 }
 
-/// The defaults with everything that was said. Files are named from where the person stands (`here`). The model is had
+/// The defaults with everything that was said. Files are named from where the person stands. The model is had
 /// once, as the pod will have it in `cwd`, so that a wrong one is refused now.
-fn manifest(new: &NewPod, here: &Path, cwd: &Path) -> Result<Manifest, Failure> {
+fn manifest(new: &NewPod, cwd: &Path, around: &Surroundings) -> Result<Manifest, Failure> {
     let mut value = Manifest::default().to_value();
     for pair in &new.set {
         set_key(&mut value, pair)?;
@@ -99,19 +112,44 @@ fn manifest(new: &NewPod, here: &Path, cwd: &Path) -> Result<Manifest, Failure> 
     if let Some(posture) = &new.posture {
         manifest.permissions.posture = posture.parse::<Posture>().map_err(Failure::usage)?;
     }
-    let reference = new.model.as_deref().or(manifest.model.reference.as_deref()).ok_or_else(|| {
-        Failure::usage("there is no model to ask")
+    if let Some(reference) = &new.model {
+        manifest.model.reference = Some(reference.clone());
+    } else if nothing_is_said(&manifest.model) {
+        manifest.model.reference = around.variable(MODEL_VARIABLE);
+    }
+    if nothing_is_said(&manifest.model) {
+        return Err(Failure::usage("there is no model to ask")
             .why("none is configured and none was named")
-            .hint("--model scripted:demo plays a built-in script, scripted:FILE one of your own")
-    })?;
-    let unavailable = |e: minke_llm::ResolveError| {
-        let failure = Failure::usage(&e).code("unknown_model");
-        std::error::Error::source(&e).map(|cause| failure.clone().why(cause)).unwrap_or(failure)
-    };
-    let reference = minke_llm::canonical(reference, here).map_err(unavailable)?;
-    minke_llm::resolve(&reference, cwd).map_err(unavailable)?;
-    manifest.model.reference = Some(reference);
+            .hint("--model PROVIDER/MODEL (`minke models` lists them), or --model scripted:demo, a built-in script"));
+    }
+    if let Some(reference) = &manifest.model.reference {
+        manifest.model.reference = Some(minke_llm::canonical(reference, &around.cwd).map_err(unavailable)?);
+    }
+    let around = minke_llm::Around::here(cwd, Some(around.paths()?.config));
+    minke_llm::resolve(&minke_driver::wanted(&manifest.model), &around).map_err(unavailable)?;
+    for fallback in &mut manifest.model.fallback {
+        *fallback = minke_llm::canonical(fallback, &around.cwd).map_err(unavailable)?;
+        minke_llm::resolve(&fallback.as_str().into(), &around).map_err(unavailable)?;
+    }
     Ok(manifest)
+}
+
+fn nothing_is_said(model: &ModelSection) -> bool {
+    model.reference.is_none() && model.model_id.is_none()
+}
+
+fn unavailable(error: minke_llm::ResolveError) -> Failure {
+    let failure = Failure::usage(&error).code("unknown_model");
+    std::error::Error::source(&error).map(|cause| failure.clone().why(cause)).unwrap_or(failure)
+}
+
+/// The reference of a model as a manifest keeps it. The model is had once, as a pod in `cwd` will have it, so that a
+/// wrong one is refused.
+pub(crate) fn model_reference(reference: &str, cwd: &Path, around: &Surroundings) -> Result<String, Failure> {
+    let reference = minke_llm::canonical(reference, &around.cwd).map_err(unavailable)?;
+    let there = minke_llm::Around::here(cwd, Some(around.paths()?.config));
+    minke_llm::resolve(&reference.as_str().into(), &there).map_err(unavailable)?;
+    Ok(reference)
 }
 
 /// Puts `a.b=value` in its place. A value that is not JSON is a text.

@@ -24,6 +24,8 @@ const COMPLETIONS: usize = 200;
 pub(crate) struct Introduction {
     pub(crate) pod_name: String,
     pub(crate) route: Option<Route>,
+    /// Tokens that the model can read, if that is known.
+    pub(crate) window: Option<u64>,
     pub(crate) notices: Vec<String>,
 }
 
@@ -43,7 +45,7 @@ pub(crate) fn greeting(pod: &Pod, introduction: &Introduction) -> Greeting {
         scope_summary: about.map(|about| about.scope.summary()).unwrap_or_default(),
         fence: "none".to_owned(),
         tools: tools.unwrap_or_default(),
-        context_window: 0,
+        context_window: introduction.window.unwrap_or(0),
         context_tokens: context_tokens(state.context.items()),
         posture: state.manifest.permissions.posture.as_str().to_owned(),
         parent: None,

@@ -15,10 +15,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use minke_client::{Failed, Ready, ReadyLine};
+use minke_context::prompts::system_prompt;
+use minke_llm::Around;
 use minke_manifest::SyncMode;
 use minke_pod::{Boot, Pod, State, What};
 use minke_protocol::limits::ALERTS;
-use minke_record::{AlertLevel, AlertSource, ErrorCode, PodName, ToolSpec};
+use minke_record::{AlertLevel, AlertSource, ErrorCode, ToolSpec};
 use minke_registry::{PathsError, RegistryError, Row, Runtime, ScopeLease, SocketPath};
 use minke_session::{AppendError, OpenLog, Store, StoreError};
 use minke_tool::Place;
@@ -39,6 +41,7 @@ use crate::log::Log;
 use crate::mail::MAILBOX;
 use crate::models::Models;
 use crate::outlet::Outlet;
+use crate::routes;
 use crate::signals::Signals;
 use crate::stream::Stream;
 use crate::timers::Timers;
@@ -141,13 +144,16 @@ fn start(args: PodArgs, store: Arc<dyn Store>) -> Result<(Driver, UnixListener),
         library: Library::new(store, args.session, PathBuf::from(&about.cwd)),
         place: Place { cwd: PathBuf::from(&about.cwd), scope: about.scope },
         runtime: runtime.clone(),
+        around: Around::here(&about.cwd, Some(args.paths.config.clone())),
     };
     let parent = about.parent.as_ref().map(|parent| parent.session);
     // Everything that can fail without it was made before, so that little is to be undone.
     // Several sessions may have had one name; the second one that is awake is numbered.
     let scope = runtime.claim_unique(Row::here(name, args.session, parent))?;
-    let (mut driver, boot) = assemble(state, scope, outlet, hands);
-    match open_door(&mut driver, boot, open.alerts) {
+    let (mut driver, boot, about_models) = assemble(state, scope, outlet, hands);
+    let storage = open.alerts.into_iter().map(|message| (AlertSource::Storage, message));
+    let worker = about_models.into_iter().map(|message| (AlertSource::Worker, message));
+    match open_door(&mut driver, boot, storage.chain(worker).collect()) {
         Ok(listener) => Ok((driver, listener)),
         Err(error) => {
             // Before the launcher hears of it, since it ends this process then.
@@ -170,13 +176,15 @@ struct Hands {
     library: Library,
     place: Place,
     runtime: Runtime,
+    around: Around,
 }
 
-fn assemble(state: State, scope: ScopeLease, outlet: Outlet, hands: Hands) -> (Driver, Boot) {
+fn assemble(state: State, scope: ScopeLease, outlet: Outlet, hands: Hands) -> (Driver, Boot, Vec<String>) {
     let (mail, mailbox) = mpsc::channel(MAILBOX);
-    let Hands { log, clock, signals, heartbeat, library, place, runtime } = hands;
+    let Hands { log, clock, signals, heartbeat, library, place, runtime, around } = hands;
+    let around = around.for_pod(scope.row().name.as_str());
     let mut models = Models::new(library.clone(), mail.clone());
-    let (boot, introduction) = boot(&state, &scope, library.cwd(), &mut models);
+    let (boot, introduction, alerts) = boot(&state, &scope, &around, &mut models);
     let stream = Arc::clone(outlet.stream());
     let driver = Driver {
         pod: Pod::new(state),
@@ -192,6 +200,7 @@ fn assemble(state: State, scope: ScopeLease, outlet: Outlet, hands: Hands) -> (D
         clock,
         scope,
         introduction,
+        around,
         mailbox,
         pending: HashMap::new(),
         asked: 0,
@@ -202,7 +211,7 @@ fn assemble(state: State, scope: ScopeLease, outlet: Outlet, hands: Hands) -> (D
         troubles: Troubles::default(),
         ending: None,
     };
-    (driver, boot)
+    (driver, boot, alerts)
 }
 
 fn open(
@@ -217,10 +226,14 @@ fn open(
 }
 
 /// The pod's first input, its first entries, and its socket.
-fn open_door(driver: &mut Driver, boot: Boot, alerts: Vec<String>) -> Result<UnixListener, BootError> {
+fn open_door(
+    driver: &mut Driver,
+    boot: Boot,
+    alerts: Vec<(AlertSource, String)>,
+) -> Result<UnixListener, BootError> {
     driver.begin(boot).map_err(BootError::Unwritten)?;
-    for message in alerts {
-        driver.take(What::Alert { level: AlertLevel::Warn, source: AlertSource::Storage, message });
+    for (source, message) in alerts {
+        driver.take(What::Alert { level: AlertLevel::Warn, source, message });
     }
     let listener = bind(driver.scope.socket())?;
     let manifest = manifest_text(driver.pod.state());
@@ -245,44 +258,33 @@ fn manifest_text(state: &State) -> String {
 }
 
 /// What the pod is told when it begins, and what it greets with.
-fn boot(state: &State, scope: &ScopeLease, cwd: &Path, models: &mut Models) -> (Boot, Introduction) {
+fn boot(
+    state: &State,
+    scope: &ScopeLease,
+    around: &Around,
+    models: &mut Models,
+) -> (Boot, Introduction, Vec<String>) {
     let row = scope.row();
-    let (route, no_route) = match &state.manifest.model.reference {
-        None => (None, "none is configured; set one with `minke exec --model`".to_owned()),
-        Some(reference) => match minke_llm::resolve(reference, cwd) {
-            Ok((route, model)) => {
-                models.know(route.clone(), model);
-                (Some(route), String::new())
-            }
-            Err(error) => (None, chain(&error)),
-        },
-    };
+    let found = routes::look_up(&state.manifest.model, around, models);
     let mut tools: Vec<ToolSpec> = minke_tools::builtin().iter().map(|tool| tool.spec()).collect();
     tools.sort_by(|a, b| a.name.cmp(&b.name));
     let mut notices = vec!["no fence: tools run with your own rights in this version".to_owned()];
-    if route.is_none() {
-        notices.push(format!("no model: {no_route}"));
+    if found.route.is_none() {
+        notices.push(format!("no model: {}", found.no_route));
     }
-    let introduction = Introduction { pod_name: row.name.as_str().to_owned(), route: route.clone(), notices };
+    let route = found.route.clone();
+    let pod_name = row.name.as_str().to_owned();
+    let introduction = Introduction { pod_name, route, window: found.window, notices };
     let boot = Boot {
         pid: row.pid,
         boot_id: row.boot_id.clone(),
         host: rustix::system::uname().nodename().to_string_lossy().into_owned(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
         tools,
-        system_prompt: system_prompt(&row.name, cwd),
-        route,
-        no_route,
+        system_prompt: system_prompt(&row.name, &around.cwd),
+        route: found.route,
+        no_route: found.no_route,
+        fallbacks: found.fallbacks,
     };
-    (boot, introduction)
-}
-
-/// What the model is told before anything else. It changes only with the session, so that requests share their prefix.
-fn system_prompt(name: &PodName, cwd: &Path) -> String {
-    format!(
-        "You are `{name}`, a coding agent. You work in {}. Use the tools you are offered to look and to act; say \
-         briefly what you did and what you found. A tool result that says `lost` means that the call may or may not \
-         have taken effect: look before you do it again.",
-        cwd.display()
-    )
+    (boot, introduction, found.alerts)
 }

@@ -43,7 +43,7 @@ impl Driver {
 
     /// Writes a step and hands out what came of it. An error gives back what would have been answered and done.
     fn carry_out(&mut self, step: Step, append: Append) -> Result<(), Box<Failed>> {
-        let Step { blobs, entries, news, replies, effects } = step;
+        let Step { blobs, recordings, entries, news, replies, effects } = step;
         let before = self.log.head().seq;
         let barriers: Vec<bool> =
             entries.iter().map(|draft| draft.durability == Durability::Barrier).collect();
@@ -55,6 +55,9 @@ impl Driver {
                 Err(error) => return Err(Box::new(Failed { error, replies, effects })),
             }
         };
+        for recording in recordings {
+            self.models.keep(recording);
+        }
         let last = sealed.last().map(|sealed| sealed.entry.seq);
         if barriers.contains(&true)
             && let Some(seq) = last

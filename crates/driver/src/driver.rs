@@ -7,12 +7,12 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use minke_llm::Around;
 use minke_model::ModelEvent;
 use minke_pod::{Order, Pod, ReplyTo, Request, What};
 use minke_protocol::{Event, Hello, Nothing, Place, Refusal, ReplyData, Set, encode};
 use minke_record::{AlertLevel, AlertSource, ErrorCode, Item};
 use minke_registry::ScopeLease;
-use serde_json::Value;
 use tokio::net::unix::SocketAddr;
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::mpsc;
@@ -31,6 +31,7 @@ use crate::mail::Mail;
 use crate::methods::{self, Door};
 use crate::models::Models;
 use crate::outlet::{self, Outlet};
+use crate::routes;
 use crate::signals::Signals;
 use crate::stream::Stream;
 use crate::timers::Timers;
@@ -82,6 +83,8 @@ pub(crate) struct Driver {
     pub(crate) clock: Clock,
     pub(crate) scope: ScopeLease,
     pub(crate) introduction: Introduction,
+    /// Where models are looked for.
+    pub(crate) around: Around,
     pub(crate) mailbox: mpsc::Receiver<Mail>,
     pub(crate) pending: HashMap<ReplyTo, Pending>,
     pub(crate) asked: u64,
@@ -167,6 +170,9 @@ impl Driver {
                     self.models.ended(call);
                     self.take(What::ModelFailed { call, failure });
                 }
+            }
+            Mail::Alert(message) => {
+                self.take(What::Alert { level: AlertLevel::Warn, source: AlertSource::Storage, message });
             }
             Mail::Prepared { task, call_id, prepared } => {
                 if self.calls.is_over(task, &call_id) {
@@ -271,17 +277,23 @@ impl Driver {
             Err(refusal) => return self.outlet.answer(asker, Err(refusal)),
         };
         if let Some(reference) = &set.model {
-            let found = minke_llm::canonical(reference, self.library.cwd())
-                .and_then(|canonical| Ok((canonical, minke_llm::resolve(reference, self.library.cwd())?)));
-            match found {
-                Ok((canonical, (route, model))) => {
-                    self.models.know(route.clone(), model);
-                    self.introduction.route = Some(route.clone());
-                    changes.config.push(("model.ref".to_owned(), Value::from(canonical)));
-                    changes.route = Some(route);
+            match routes::named(reference, &self.around) {
+                Ok((canonical, resolved)) => {
+                    self.models.know(resolved.route.clone(), resolved.model);
+                    self.introduction.route = Some(resolved.route.clone());
+                    self.introduction.window = resolved.context_window;
+                    changes.config.extend(self.pod.state().model_changes(&canonical));
+                    changes.route = Some(resolved.route);
+                    for message in resolved.alerts {
+                        self.take(What::Alert {
+                            level: AlertLevel::Warn,
+                            source: AlertSource::Worker,
+                            message,
+                        });
+                    }
                 }
-                Err(e) => {
-                    let refusal = Refusal::new(ErrorCode::InvalidRequest, format!("params.model: {e}"));
+                Err(why) => {
+                    let refusal = Refusal::new(ErrorCode::InvalidRequest, format!("params.model: {why}"));
                     return self.outlet.answer(asker, Err(refusal));
                 }
             }
@@ -302,11 +314,27 @@ impl Driver {
         if let Err(refusal) = self.make_room_for(&order) {
             return self.outlet.answer(asker, Err(refusal));
         }
+        if self.introduction.route.is_none() && matches!(order, Order::Run { .. } | Order::Resume { .. }) {
+            self.look_for_models();
+        }
         self.asked += 1;
         let to = ReplyTo(self.asked);
         let from = asker.client.actor();
         self.pending.insert(to, Pending { asker, method });
         self.take(What::Order(Box::new(Request { from, reply: Some(to), order })));
+    }
+
+    /// Looks for the models once more: somebody wants a run, and there was none to ask.
+    fn look_for_models(&mut self) {
+        let section = &self.pod.state().manifest.model;
+        let found = routes::look_up(section, &self.around, &mut self.models);
+        self.introduction.route.clone_from(&found.route);
+        self.introduction.window = found.window;
+        let routes::Found { route, no_route, fallbacks, alerts, .. } = found;
+        self.take(What::Routes { route, no_route, fallbacks });
+        for message in alerts {
+            self.take(What::Alert { level: AlertLevel::Warn, source: AlertSource::Worker, message });
+        }
     }
 
     /// Lets a client in; `false` if the system cannot at the moment.

@@ -19,11 +19,15 @@ mod methods;
 mod models;
 mod outlet;
 mod panics;
+mod recorder;
+mod routes;
 mod signals;
 mod stop;
 mod stream;
 mod timers;
 mod wire;
+
+pub use routes::wanted;
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;

@@ -45,6 +45,8 @@ pub(crate) enum Mail {
         events: Vec<ModelEvent>,
         end: Option<Failure>,
     },
+    /// Something that the person should know about the disk.
+    Alert(String),
     Prepared {
         task: TaskId,
         call_id: CallId,

@@ -1,7 +1,7 @@
 //! Models: requests on their way, one task each.
 //!
 //! Here: starting, stopping, and passing on what they say. Elsewhere: what a provider says (`llm`), what to do about it
-//! (`pod`).
+//! (`pod`), keeping what came over the wire (`recorder`).
 //! Invariant: a request ends with `Done` or with a failure, whatever the provider does: a stream that just stops is
 //! `Cut`, and a panic is a failure of this request, not of the pod (`a_model_that_panics_fails_its_run`).
 
@@ -11,21 +11,29 @@ use std::sync::Arc;
 
 use futures_util::{FutureExt, StreamExt};
 use minke_model::{Failure, FailureKind, Model, ModelEvent, Prompt};
-use minke_record::{BlobRef, Route};
+use minke_record::{Blob, BlobRef, Content, Item, Route};
 use tokio::sync::mpsc;
 use tokio::task::{AbortHandle, JoinSet};
 
+use crate::carrying::chain;
 use crate::library::Library;
 use crate::mail::{Mail, TaskId};
 use crate::panics::said;
+use crate::recorder::{Attempts, Recorder};
 
 /// What is passed on at once if it has come at once.
 const BATCH: usize = 16;
+/// A larger image is not sent; no provider takes one.
+const IMAGE_BYTES: usize = 20 * 1024 * 1024;
 
 pub(crate) struct Models {
     known: Vec<(Route, Arc<dyn Model>)>,
     tasks: JoinSet<()>,
     running: HashMap<u64, (TaskId, AbortHandle)>,
+    /// The attempts of the newest request, for its recording.
+    attempts: Attempts,
+    /// Recordings on their way to the disk.
+    keeping: JoinSet<()>,
     next: TaskId,
     library: Library,
     mail: mpsc::Sender<Mail>,
@@ -33,7 +41,16 @@ pub(crate) struct Models {
 
 impl Models {
     pub(crate) fn new(library: Library, mail: mpsc::Sender<Mail>) -> Models {
-        Models { known: Vec::new(), tasks: JoinSet::new(), running: HashMap::new(), next: 0, library, mail }
+        Models {
+            known: Vec::new(),
+            tasks: JoinSet::new(),
+            running: HashMap::new(),
+            attempts: Attempts::default(),
+            keeping: JoinSet::new(),
+            next: 0,
+            library,
+            mail,
+        }
     }
 
     /// Makes a model known under its route. A session that changes its model seldom does so twice.
@@ -47,8 +64,11 @@ impl Models {
         self.next += 1;
         let model =
             self.known.iter().find(|(route, _)| *route == prompt.route).map(|(_, model)| Arc::clone(model));
+        if self.attempts.call() != Some(call) {
+            self.attempts = Attempts::of(call);
+        }
         let asking = Asking { task: self.next, call, library: self.library.clone(), mail: self.mail.clone() };
-        let handle = self.tasks.spawn(asking.run(model, prompt));
+        let handle = self.tasks.spawn(asking.run(model, prompt, self.attempts.recorder()));
         self.running.insert(call, (self.next, handle));
     }
 
@@ -61,6 +81,25 @@ impl Models {
     pub(crate) fn stop_all(&mut self) {
         self.running.clear();
         self.tasks.abort_all();
+    }
+
+    /// Keeps a recording that the log names, off the loop. If it cannot be written the person is told; the run goes on.
+    pub(crate) fn keep(&mut self, recording: Arc<Blob>) {
+        while self.keeping.try_join_next().is_some() {}
+        let (library, mail) = (self.library.clone(), self.mail.clone());
+        self.keeping.spawn_blocking(move || {
+            let kept = library.store().keep_recording(library.session(), &recording);
+            if let Err(error) = kept {
+                let message = format!("the recording of a request was not kept: {}", chain(&error));
+                // The loop is gone only when the pod is at its end; then the log says so by a missing blob.
+                drop(mail.blocking_send(Mail::Alert(message)));
+            }
+        });
+    }
+
+    /// Waits until all recordings are written.
+    pub(crate) async fn kept(&mut self) {
+        while self.keeping.join_next().await.is_some() {}
     }
 
     /// Whether this task still speaks for this request.
@@ -82,17 +121,24 @@ struct Asking {
 }
 
 impl Asking {
-    async fn run(self, model: Option<Arc<dyn Model>>, prompt: Arc<Prompt>) {
-        let end = match AssertUnwindSafe(self.stream(model, prompt)).catch_unwind().await {
+    async fn run(self, model: Option<Arc<dyn Model>>, prompt: Arc<Prompt>, mut recorder: Recorder) {
+        let asked = AssertUnwindSafe(self.stream(model, prompt, &mut recorder));
+        let end = match asked.catch_unwind().await {
             Ok(Ok(())) => return,
             Ok(Err(failure)) => failure,
             Err(panic) => permanent(format!("the provider's code panicked: {}", said(&*panic))),
         };
-        self.tell(Vec::new(), Some(end)).await;
+        self.tell(recorder.finish().into_iter().collect(), Some(end)).await;
     }
 
-    /// Passes on what the model says, up to `Done`.
-    async fn stream(&self, model: Option<Arc<dyn Model>>, prompt: Arc<Prompt>) -> Result<(), Failure> {
+    /// Passes on what the model says, up to `Done`. What is for the recording goes there, and what has become of it
+    /// comes just before the end.
+    async fn stream(
+        &self,
+        model: Option<Arc<dyn Model>>,
+        prompt: Arc<Prompt>,
+        recorder: &mut Recorder,
+    ) -> Result<(), Failure> {
         let Some(model) = model else {
             return Err(permanent(format!("the model `{}` is not at hand any more", prompt.route.model)));
         };
@@ -101,17 +147,28 @@ impl Asking {
         while let Some(chunk) = stream.next().await {
             let mut events = Vec::with_capacity(chunk.len());
             let mut end = None;
+            let mut done = false;
             for event in chunk {
                 match event {
+                    Ok(ModelEvent::Tape(tape)) => recorder.push(tape),
+                    Ok(event @ ModelEvent::Done { .. }) => {
+                        done = true;
+                        events.extend(recorder.finish());
+                        events.push(event);
+                        break;
+                    }
                     Ok(event) => events.push(event),
                     Err(failure) => {
+                        done = true;
+                        events.extend(recorder.finish());
                         end = Some(failure);
                         break;
                     }
                 }
             }
-            let done = end.is_some() || events.iter().any(|event| matches!(event, ModelEvent::Done { .. }));
-            self.tell(events, end).await;
+            if done || !events.is_empty() {
+                self.tell(events, end).await;
+            }
             if done {
                 return Ok(());
             }
@@ -126,13 +183,21 @@ impl Asking {
 
     /// Puts texts that lie in blobs into the prompt.
     async fn fetch(&self, prompt: Arc<Prompt>) -> Result<Arc<Prompt>, Failure> {
-        if !is_spilled(&prompt) {
+        if !is_spilled(&prompt) && images(&prompt).next().is_none() {
             return Ok(prompt);
         }
         let mut whole = Arc::unwrap_or_clone(prompt);
         self.library
             .off_loop(move |library| {
                 let reader = library.reader().map_err(|e| e.to_string())?;
+                for name in images(&whole) {
+                    // One byte more than is taken, so that a larger one is seen; an image that is not there is left
+                    // out, and the provider's code says so to the model.
+                    let found = reader.blob(&name, 0, IMAGE_BYTES + 1);
+                    if let Some(bytes) = found.ok().filter(|bytes| bytes.len() <= IMAGE_BYTES) {
+                        whole.images.insert(name, bytes.into());
+                    }
+                }
                 whole.fetch_texts(&mut |name: &BlobRef| {
                     let bytes = usize::try_from(name.bytes).map_err(|e| e.to_string())?;
                     let content = reader.blob(&name.blob, 0, bytes).map_err(|e| e.to_string())?;
@@ -152,6 +217,23 @@ impl Asking {
 
 fn permanent(message: String) -> Failure {
     Failure { kind: FailureKind::Permanent, message, status: None, retry_after_ms: None }
+}
+
+/// The blobs of the images that the prompt shows.
+fn images(prompt: &Prompt) -> impl Iterator<Item = String> + use<> {
+    let parts = |item: &Arc<Item>| match item.as_ref() {
+        Item::Message { content, .. } => content
+            .iter()
+            .filter_map(|part| match part {
+                Content::Image { blob, .. } => Some(blob.clone()),
+                Content::Text { .. } | Content::Refusal { .. } | Content::Unknown => None,
+            })
+            .collect(),
+        Item::Reasoning { .. } | Item::ToolCall { .. } | Item::ToolResult { .. } | Item::Unknown => {
+            Vec::new()
+        }
+    };
+    prompt.items.iter().flat_map(parts).collect::<Vec<String>>().into_iter()
 }
 
 /// Whether any text of the prompt lies in a blob. Looks without copying: this runs before every request.

@@ -43,6 +43,9 @@ impl Driver {
         self.outlet.forget(|_| true);
         let settled = !orderly || self.settle(deadline).await;
         self.models.stop_all();
+        if timeout_at(deadline, self.models.kept()).await.is_err() {
+            eprintln!("warning: the disk did not take all recordings in time; `minke log verify` names them");
+        }
         self.calls.stop_all();
         // Nobody opens letters any more: whoever wants to send one must not wait for that.
         self.mailbox.close();

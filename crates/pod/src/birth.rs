@@ -138,6 +138,8 @@ pub enum Visit {
         key: String,
         value: Value,
     },
+    /// Another model, by its reference.
+    Model(String),
     /// Gives a paused or interrupted run up.
     Abandon {
         reason: String,
@@ -181,6 +183,11 @@ pub fn visit(state: &State, at: Moment, visitor: Visitor, visit: Visit) -> Resul
                 return Err(Refusal::new(ErrorCode::NotFound, format!("no question {ask} is open")));
             }
             pod.note(&mut m, Answer { id: ask, decision, note, by });
+        }
+        Visit::Model(reference) => {
+            for (key, value) in state.model_changes(&reference) {
+                pod.note(&mut m, ConfigChanged { key, value, by: by.clone() });
+            }
         }
         Visit::Rename(name) => {
             pod.note(&mut m, Renamed { name, by });

@@ -20,14 +20,14 @@ use crate::{ReplyTo, ShutdownMode, Timer};
 const CARRY_MARGIN: u64 = 1_000;
 
 /// One agent: what it knows (durable, `state`) and what is going on in this life of it (`now`).
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Pod {
     pub(crate) state: State,
     pub(crate) life: Life,
 }
 
 /// What dies with the process. None of it decides anything that a restart would have to know.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Life {
     pub(crate) boot: Option<Box<Boot>>,
     /// A route that came with a change of the model.

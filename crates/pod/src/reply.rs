@@ -24,7 +24,7 @@ use crate::step::{Effect, LiveWhat, OpenBlock};
 const CONTINUATIONS: u32 = 3;
 
 /// A reply on its way in.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct ReplyDraft {
     pub(crate) call: u64,
     blocks: BTreeMap<u32, Block>,
@@ -42,7 +42,7 @@ pub(crate) struct ReplyDraft {
     pub(crate) retry_at: Option<minke_record::Millis>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct Block {
     kind: BlockKind,
     id: CallId,
@@ -231,7 +231,7 @@ impl Pod {
         let fits = wanted.as_ref().is_none_or(|blob| blob.name.bytes <= room);
         let kept = wanted.filter(|_| fits);
         if let Some(blob) = &kept {
-            m.step.blobs.push(blob.as_ref().clone());
+            m.step.recordings.push(Arc::clone(blob));
         }
         let stream_blob = kept.as_ref().map(|blob| blob.name.blob.clone());
         let stream_bytes = kept.as_ref().map(|blob| blob.name.bytes);

@@ -10,6 +10,8 @@ use minke_record::{
     Queued, RunResult,
 };
 
+use serde_json::Value;
+
 use crate::step::Phase;
 
 /// Everything durable that a pod knows.
@@ -72,6 +74,23 @@ impl State {
 
     pub fn queued(&self, id: QueueId) -> Option<&Queued> {
         self.facts.queue.iter().find(|queued| queued.id == id)
+    }
+
+    /// What a change to another model changes: what was said about the old one does not hold for the new one.
+    pub fn model_changes(&self, reference: &str) -> Vec<(String, Value)> {
+        let model = &self.manifest.model;
+        let said = [
+            ("scheme", model.scheme.is_some()),
+            ("base_url", model.base_url.is_some()),
+            ("model_id", model.model_id.is_some()),
+            ("auth", model.auth.is_some()),
+            ("capability", model.capability.is_some()),
+            ("context_window", model.context_window.is_some()),
+            ("max_output", model.max_output.is_some()),
+        ];
+        let gone =
+            said.iter().filter(|(_, said)| *said).map(|(key, _)| (format!("model.{key}"), Value::Null));
+        std::iter::once(("model.ref".to_owned(), Value::from(reference))).chain(gone).collect()
     }
 
     /// The facts and the history as a carry writes them.

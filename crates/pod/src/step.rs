@@ -19,6 +19,8 @@ use crate::input::{ReplyTo, Timer};
 pub struct Step {
     /// Must be on disk, synced, before the entries are written.
     pub blobs: Vec<Blob>,
+    /// Recordings that the entries name; written when it suits, since nothing depends on them.
+    pub recordings: Vec<Arc<Blob>>,
     pub entries: Vec<Draft>,
     /// In the order in which clients see them.
     pub news: Vec<News>,

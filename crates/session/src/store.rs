@@ -95,6 +95,10 @@ pub trait Store: Send + Sync {
 
     /// Adds a blob without the lease: blobs are named by their content.
     fn put_blob(&self, id: SessionId, content: Vec<u8>) -> Result<BlobRef, StoreError>;
+
+    /// Keeps the recording of a stream that an entry names. Not synced: a power cut may take it, which `verify` notes,
+    /// because no run waits for evidence.
+    fn keep_recording(&self, id: SessionId, recording: &Blob) -> Result<(), StoreError>;
 }
 
 /// Builds a fork's first step from where it begins and the parent's entries up to there (its last carry first), with

@@ -196,7 +196,10 @@ fn check_blobs(
         let seq = Some(sealed.entry.seq);
         match (hash_of(reader, &name)?, named) {
             (Some(hash), _) if hash == name => {}
-            (Some(_), _) => {
+            (Some(_), Named::Stream) => {
+                found.notes.push(format!("the recorded stream {name} is not what its name says"));
+            }
+            (Some(_), Named::Content) => {
                 found.problem(seq, format!("the content of blob {name} is not what its name says"))
             }
             (None, Named::Content) => found.problem(seq, format!("blob {name} is missing")),

@@ -10,6 +10,7 @@ use std::fmt;
 use minke_pod::State;
 use minke_record::{Kind, Outcome};
 
+use crate::left::{Left, Recorder};
 use crate::memlog::Death;
 use crate::story::Story;
 use crate::tell::{Stood, Telling};
@@ -90,16 +91,60 @@ pub fn tell(story: &Story, sync_when: SyncWhen) -> Result<(), Failure> {
 fn reference(story: &Story, sync_when: SyncWhen, broken: Option<Break>) -> Result<Reference, Failure> {
     let mut telling = Telling::new(story, sync_when);
     telling.world.broken = broken;
+    reference_of(telling).map(|(reference, _)| reference)
+}
+
+fn reference_of(mut telling: Telling<'_>) -> Result<(Reference, Left), Failure> {
     telling.world.keep_states();
     telling.tell().map_err(|stop| failure(&telling, None, stop))?;
     ended(&mut telling).map_err(|stop| failure(&telling, None, stop))?;
     let context = context(&telling);
-    Ok(Reference {
+    let left = left_of(&telling);
+    let reference = Reference {
         points: telling.world.points().to_vec(),
         stood: telling.stood,
         states: telling.world.states.take().unwrap_or_default(),
         context,
-    })
+    };
+    Ok((reference, left))
+}
+
+fn left_of(telling: &Telling<'_>) -> Left {
+    Left { base: telling.world.base.clone(), log: telling.world.log.clone() }
+}
+
+/// Tells a story once, recorded, for its log.
+pub(crate) fn told(story: &Story, sync_when: SyncWhen, recorder: Recorder) -> Result<Left, Box<Failure>> {
+    let mut telling = Telling::new(story, sync_when);
+    telling.world.recorder = Some(recorder);
+    reference_of(telling).map(|(_, left)| left).map_err(Box::new)
+}
+
+/// Kills a story at every n-th point, with every second death followed by another, for the logs.
+pub(crate) fn told_killed(
+    story: &Story,
+    every: usize,
+    recorder: Recorder,
+) -> Result<Vec<Left>, Box<Failure>> {
+    let telling = || {
+        let mut telling = Telling::new(story, SyncWhen::AtOnce);
+        telling.world.recorder = Some(recorder);
+        telling
+    };
+    let (reference, _) = reference_of(telling())?;
+    let mut all = Vec::new();
+    for at in (0..reference.points.len()).step_by(every.max(1)) {
+        let again = (at % 2 == 1).then_some(1 + (at * 7) % SECOND_KILL_WITHIN);
+        let death = Death::ALL[at % Death::ALL.len()];
+        let kill = Kill { at, death, again };
+        let mut telling = telling();
+        telling.world.die_at(at, death);
+        if let Err(stop) = go(&mut telling, &reference, kill) {
+            return Err(Box::new(failure(&telling, Some(format!("at point {at}, {death:?}")), stop)));
+        }
+        all.push(left_of(&telling));
+    }
+    Ok(all)
 }
 
 /// Nothing more happens: the checker looks at everything.

@@ -8,6 +8,7 @@ pub mod disk;
 mod fixtures;
 mod hands;
 mod kill;
+mod left;
 mod memlog;
 mod musts;
 mod person;
@@ -21,6 +22,7 @@ mod world;
 
 pub use fixtures::{fixture, fixtures, skipped, workspace_root};
 pub use kill::{Deaths, Failure, kill_everywhere, tell};
+pub use left::{Left, Recorder, Said, left, left_killed};
 pub use memlog::{Death, MemLog};
 pub use process::{Deaf, Home, Listener, Process, was_killed};
 pub use sim::{Simulated, simulate, simulated_logs};

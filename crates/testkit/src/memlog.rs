@@ -72,6 +72,11 @@ impl MemLog {
         Ok(self.write(step, blobs))
     }
 
+    /// Keeps the recording of a stream.
+    pub fn keep_recording(&mut self, recording: &Blob) {
+        self.keep(std::slice::from_ref(recording));
+    }
+
     /// The same after the ballast was given up.
     pub fn append_with_ballast(&mut self, step: &[Draft], blobs: &[Blob]) -> Result<Vec<Entry>, NoSpace> {
         match self.full {

@@ -297,6 +297,7 @@ impl<'a> Telling<'a> {
         if !self.world.requests.contains_key(&call) {
             return Ok(()); // the request was dropped
         }
+        self.world.record(call, Ok(&event))?;
         if matches!(event, ModelEvent::Done { .. }) {
             self.world.requests.remove(&call);
         }

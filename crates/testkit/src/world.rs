@@ -21,6 +21,7 @@ use minke_record::{Actor, CallId, Class, Entry, ErrorCode, ForkedFrom, Millis, P
 
 use crate::checker::Checker;
 use crate::hands::Hands;
+use crate::left::{Recorder, Said};
 use crate::memlog::{Death, MemLog, NoSpace, Tear, has_barrier};
 use crate::scene;
 use crate::story::Scene;
@@ -121,7 +122,11 @@ pub struct World {
     /// The state after each step, by the link of its last entry; kept only when asked for.
     pub states: Option<BTreeMap<[u8; 16], State>>,
     /// In a fork: the entries that it shares with its parent.
-    base: Vec<Entry>,
+    pub(crate) base: Vec<Entry>,
+    /// Makes recordings of what the model says, if anybody wants them.
+    pub(crate) recorder: Option<Recorder>,
+    /// What the model has said so far, by request.
+    pub(crate) said: BTreeMap<u64, Vec<Said>>,
 }
 
 impl World {
@@ -154,6 +159,8 @@ impl World {
             file_checks: 0,
             states: None,
             base: Vec::new(),
+            recorder: None,
+            said: BTreeMap::new(),
             scene,
         };
         let first = scene::first_step(&world.scene, world.now);
@@ -278,6 +285,9 @@ impl World {
         if !step.entries.is_empty() {
             self.point("before a write")?;
             self.tears(&step.entries, &step.blobs)?;
+            for recording in &step.recordings {
+                self.log.keep_recording(recording);
+            }
             match self.log.append(&step.entries, &step.blobs) {
                 Ok(entries) => written = entries,
                 Err(NoSpace) => return self.storage_failed(asker),

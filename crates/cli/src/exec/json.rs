@@ -329,7 +329,13 @@ mod tests {
 
     #[test]
     fn every_started_item_is_completed() {
-        let cut = entry(LlmEnd { call: 0, outcome: LlmOutcome::Broken, attempts: 1, stream_blob: None });
+        let cut = entry(LlmEnd {
+            call: 0,
+            outcome: LlmOutcome::Broken,
+            attempts: 1,
+            stream_blob: None,
+            stream_bytes: None,
+        });
         let ended = entry(RunCompleted { result: RunResult::Cancelled, reason: None });
         for end in [cut, ended] {
             let mut lines = Lines::default();

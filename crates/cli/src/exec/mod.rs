@@ -12,15 +12,16 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use minke_client::{Connection, Home, Launched, launch};
+use minke_pod::Visit;
 use minke_protocol::{Detail, Method, Shutdown, ShutdownMode, Subscribe};
-use minke_record::{Actor, InputSegment, Position, RunResult, SessionId, Text};
+use minke_record::{Actor, InputSegment, Kind, Position, RunResult, SessionId, Text};
 use minke_registry::Runtime;
 
 use crate::around::{Surroundings, ids, introduction, seed};
 use crate::create::{NewPod, create};
 use crate::failure::{Exit, Failure};
 use crate::screen::Screen;
-use crate::visit::{newest, queue_step};
+use crate::visit::{newest, queue_step, step};
 
 use watch::{Ending, Seen, Watch, Which};
 
@@ -35,8 +36,8 @@ const BLOB_PIECE: usize = 1024 * 1024;
 pub(crate) struct Exec {
     /// What to do; `-`, or nothing with a pipe on stdin, reads it from there
     prompt: Option<String>,
-    /// The model, as `scripted:FILE` or `scripted:demo`
-    #[arg(long, short)]
+    /// The model, as `provider/model` (`minke models` lists them), `scripted:FILE` or `scripted:demo`
+    #[arg(long, short, value_name = "REF")]
     model: Option<String>,
     /// The pod's name (default: the directory's)
     #[arg(long)]
@@ -54,10 +55,10 @@ pub(crate) struct Exec {
     #[arg(long = "set", value_name = "KEY=VALUE")]
     set: Vec<String>,
     /// Go on with a session: its id, the beginning of it, or its name. Without a prompt its paused run is resumed
-    #[arg(long, value_name = "SESSION", conflicts_with_all = ["last", "cwd", "name", "set", "posture", "model"])]
+    #[arg(long, value_name = "SESSION", conflicts_with_all = ["last", "cwd", "name", "set", "posture"])]
     resume: Option<String>,
     /// Go on with the newest session of this directory
-    #[arg(long, conflicts_with_all = ["cwd", "name", "set", "posture", "model"])]
+    #[arg(long, conflicts_with_all = ["cwd", "name", "set", "posture"])]
     last: bool,
     /// Write the model's last message to this file
     #[arg(long, value_name = "FILE")]
@@ -166,6 +167,9 @@ async fn go_on(
         Some(word) => minke_client::find(home, word)?.session,
         None => newest(home, &around.cwd)?,
     };
+    if let Some(model) = &exec.model {
+        change_model(home, session, model, around)?;
+    }
     let Some(prompt) = prompt else {
         let before = home.store.reader(session)?.head()?;
         let lease = home.store.lease(session)?;
@@ -177,6 +181,19 @@ async fn go_on(
     let step = queue_step(segments, Some(op_id.clone()), Actor::person("exec"), seed());
     let (launched, since) = minke_client::wake(home, session, &*step).await?;
     Ok(Begun { session, launched, since, which: Which::Input { op_id } })
+}
+
+/// From here on the session asks another model. It is had once, so that a wrong one is refused before anything changes.
+fn change_model(home: &Home, session: SessionId, model: &str, around: &Surroundings) -> Result<(), Failure> {
+    let reader = home.store.reader(session)?;
+    let page = reader.page(0, 1, usize::MAX)?;
+    let cwd = match page.entries.first().map(|sealed| &sealed.entry.kind) {
+        Some(Kind::SessionStart(start)) => PathBuf::from(&start.cwd),
+        _ => around.cwd.clone(),
+    };
+    let change = Visit::Model(crate::create::model_reference(model, &cwd, around)?);
+    minke_client::visit(home, session, &*step(change, Actor::person("exec"), seed()))?;
+    Ok(())
 }
 
 /// The pod is told and not waited for.
@@ -262,8 +279,9 @@ impl Told<'_> {
         let session = format!("s_{}", self.session);
         let Seen { turns, input_tokens, output_tokens, .. } = self.seen;
         self.screen.note(&format!(
-            "{result} · {turns} {} · {input_tokens} tokens in, {output_tokens} out · {} · {session}",
+            "{result} · {turns} {} · {input_tokens} tokens in, {output_tokens} out{} · {} · {session}",
             if *turns == 1 { "turn" } else { "turns" },
+            self.seen.cost(),
             self.name,
         ));
         let reason = reason.unwrap_or("no reason was given").to_owned();

@@ -60,6 +60,11 @@ pub(crate) struct Seen {
     pub(crate) turns: u64,
     pub(crate) input_tokens: u64,
     pub(crate) output_tokens: u64,
+    /// Tokens that came from or went into a cache; not among `input_tokens`.
+    cached_tokens: u64,
+    cost_usd: f64,
+    /// Requests whose price is unknown.
+    unpriced: u64,
     /// The last message of the model, in its parts.
     pub(crate) last_message: Option<Vec<Text>>,
     next_seq: u64,
@@ -319,12 +324,34 @@ impl Watching<'_> {
 }
 
 impl Seen {
+    /// What the run has cost, as far as prices are known; nothing is said of what was free.
+    pub(crate) fn cost(&self) -> String {
+        let cached = match self.cached_tokens {
+            0 => String::new(),
+            tokens => format!(", {tokens} cached"),
+        };
+        let known = match self.cost_usd {
+            cost if cost > 0.0 => format!(" · ${cost:.4}"),
+            _ => String::new(),
+        };
+        match (self.unpriced, known.is_empty()) {
+            (0, _) => format!("{cached}{known}"),
+            (_, true) => format!("{cached} · cost unknown"),
+            (_, false) => format!("{cached}{known} and more at an unknown price"),
+        }
+    }
+
     fn count(&mut self, entry: &Entry) {
         match &entry.kind {
             Kind::TurnEnd(_) => self.turns += 1,
             Kind::LlmUsage(usage) => {
                 self.input_tokens += usage.input;
                 self.output_tokens += usage.output;
+                self.cached_tokens += usage.cache_read + usage.cache_write;
+                match usage.cost_usd {
+                    Some(cost) => self.cost_usd += cost,
+                    None => self.unpriced += 1,
+                }
             }
             Kind::AssistantItem(assistant) => {
                 if let Item::Message { role: Role::Assistant, content } = &assistant.item {

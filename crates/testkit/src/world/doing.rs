@@ -116,6 +116,7 @@ impl World {
         self.pod = None;
         self.inbox.clear();
         self.requests.clear();
+        self.said.clear();
         self.timers.clear();
         self.held.clear();
         self.hands.die();

@@ -27,6 +27,7 @@ impl World {
     /// log, and the end of its run is written with the ballast.
     pub(super) fn storage_failed(&mut self, asker: Option<ReplyTo>) -> Result<(), Stop> {
         self.requests.clear();
+        self.said.clear();
         self.inbox.clear();
         self.hands.die();
         // What was written before this step stands: its news and replies still leave, its effects are stopped.
