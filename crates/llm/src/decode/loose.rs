@@ -4,6 +4,7 @@
 
 use std::borrow::Cow;
 use std::fmt;
+use std::marker::PhantomData;
 
 use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor, value};
 use serde_json::Value;
@@ -133,6 +134,57 @@ impl<'de> Visitor<'de> for CountVisitor {
     }
 }
 
+/// An object of a known shape. Whatever is none counts as not there.
+#[derive(Debug)]
+pub(super) struct Object<T>(pub(super) Option<T>);
+
+impl<T> Default for Object<T> {
+    fn default() -> Self {
+        Object(None)
+    }
+}
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Object<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(ObjectVisitor(PhantomData))
+    }
+}
+
+struct ObjectVisitor<T>(PhantomData<T>);
+
+impl<'de, T: Deserialize<'de>> Visitor<'de> for ObjectVisitor<T> {
+    type Value = Object<T>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Object<T>, A::Error> {
+        T::deserialize(value::MapAccessDeserializer::new(map)).map(|value| Object(Some(value)))
+    }
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Object<T>, A::Error> {
+        while seq.next_element::<IgnoredAny>()?.is_some() {}
+        Ok(Object(None))
+    }
+    fn visit_str<E>(self, _: &str) -> Result<Object<T>, E> {
+        Ok(Object(None))
+    }
+    fn visit_unit<E>(self) -> Result<Object<T>, E> {
+        Ok(Object(None))
+    }
+    fn visit_bool<E>(self, _: bool) -> Result<Object<T>, E> {
+        Ok(Object(None))
+    }
+    fn visit_u64<E>(self, _: u64) -> Result<Object<T>, E> {
+        Ok(Object(None))
+    }
+    fn visit_i64<E>(self, _: i64) -> Result<Object<T>, E> {
+        Ok(Object(None))
+    }
+    fn visit_f64<E>(self, _: f64) -> Result<Object<T>, E> {
+        Ok(Object(None))
+    }
+}
+
 /// Follows the brackets of a JSON text that comes in pieces, to know when it is whole.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Nesting {
@@ -192,6 +244,16 @@ mod tests {
             ("[1,[2]]", None),
         ] {
             assert_eq!(serde_json::from_str::<Count>(text).unwrap().0, count, "{text}");
+        }
+    }
+
+    #[test]
+    fn an_object_is_one_or_not_there() {
+        for (text, there) in
+            [(r#"{"a":1}"#, true), ("[1]", false), ("7", false), ("null", false), ("\"x\"", false)]
+        {
+            let read: Object<std::collections::BTreeMap<String, u8>> = serde_json::from_str(text).unwrap();
+            assert_eq!(read.0.is_some(), there, "{text}");
         }
     }
 

@@ -63,8 +63,8 @@ impl ChatDecode {
     }
 
     fn chunk(&mut self, chunk: Chunk<'_>, out: &mut Vec<ModelEvent>) -> Result<(), Problem> {
-        let groq = chunk.x_groq.unwrap_or_default();
-        if let Some(usage) = chunk.usage.or(groq.usage) {
+        let groq = chunk.x_groq.0.unwrap_or_default();
+        if let Some(usage) = chunk.usage.0.or(groq.usage.0) {
             self.usage = Some(usage.tokens());
         }
         // Only one reply is asked for; what a server gives beside it is not ours.
@@ -323,7 +323,7 @@ impl Decode for ChatDecode {
             let whole: Value = parse(frame)?;
             return Err(self.failed(&whole, out));
         }
-        if chunk.choices.is_none() && chunk.usage.is_none() && chunk.error.is_none() {
+        if chunk.choices.is_none() && chunk.usage.0.is_none() && chunk.error.is_none() {
             self.unknown += 1;
         }
         self.chunk(chunk, out)

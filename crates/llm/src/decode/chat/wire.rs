@@ -8,7 +8,7 @@ use minke_model::TokenUsage;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::super::loose::{Count, Loose};
+use super::super::loose::{Count, Loose, Object};
 
 /// One event of a stream, or a whole body.
 #[derive(Debug, Default, Deserialize)]
@@ -16,8 +16,8 @@ use super::super::loose::{Count, Loose};
 pub(super) struct Chunk<'a> {
     #[serde(borrow)]
     pub(super) choices: Option<Vec<Choice<'a>>>,
-    pub(super) usage: Option<Usage>,
-    pub(super) x_groq: Option<Groq>,
+    pub(super) usage: Object<Usage>,
+    pub(super) x_groq: Object<Groq>,
     pub(super) error: Option<Value>,
     /// `error` in some servers' errors, whose fields then stand at the top.
     #[serde(borrow)]
@@ -27,7 +27,7 @@ pub(super) struct Chunk<'a> {
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct Groq {
-    pub(super) usage: Option<Usage>,
+    pub(super) usage: Object<Usage>,
     pub(super) error: Option<Value>,
 }
 
@@ -141,8 +141,8 @@ pub(super) struct Usage {
     prompt_tokens: Count,
     completion_tokens: Count,
     total_tokens: Count,
-    prompt_tokens_details: Option<PromptDetails>,
-    completion_tokens_details: Option<CompletionDetails>,
+    prompt_tokens_details: Object<PromptDetails>,
+    completion_tokens_details: Object<CompletionDetails>,
     /// The cached ones, under the names of several providers.
     prompt_cache_hit_tokens: Count,
     cached_tokens: Count,
@@ -172,7 +172,7 @@ const TICKS_PER_USD: f64 = 1e10;
 impl Usage {
     /// In our terms: cached tokens apart, reasoning in the output.
     pub(super) fn tokens(&self) -> TokenUsage {
-        let details = self.prompt_tokens_details.as_ref();
+        let details = self.prompt_tokens_details.0.as_ref();
         let first = |counts: &[Option<u64>]| counts.iter().flatten().copied().next().unwrap_or(0);
         let cache_read = first(&[
             details.and_then(|details| details.cached_tokens.0),
@@ -199,7 +199,7 @@ impl Usage {
     /// shows, because it is more than the whole or because the total holds it once more.
     fn output(&self, prompt: u64) -> u64 {
         let completion = self.completion_tokens.0.unwrap_or(0);
-        let details = self.completion_tokens_details.as_ref();
+        let details = self.completion_tokens_details.0.as_ref();
         let reasoning = details.and_then(|details| details.reasoning_tokens.0).unwrap_or(0);
         let with = completion.saturating_add(reasoning);
         let beside = reasoning > completion || self.total_tokens.0 == Some(prompt.saturating_add(with));

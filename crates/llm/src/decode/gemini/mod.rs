@@ -15,6 +15,7 @@ use minke_model::{BlockKind, ModelEvent, StopReason, TokenUsage};
 use serde_json::Value;
 
 use super::blocks::Blocks;
+use super::loose::Loose;
 use super::{Decode, Frame, cut, parse, parse_body};
 use crate::classify;
 use crate::problem::{Problem, Reason};
@@ -59,11 +60,11 @@ impl GeminiDecode {
 
     fn chunk(&mut self, chunk: Chunk<'_>, out: &mut Vec<ModelEvent>) -> Result<(), Problem> {
         let blank = chunk.candidates.is_none()
-            && chunk.usage_metadata.is_none()
+            && chunk.usage_metadata.0.is_none()
             && chunk.prompt_feedback.is_none()
             && chunk.error.is_none();
         self.unknown += u64::from(blank);
-        if let Some(usage) = chunk.usage_metadata.and_then(|usage| usage.tokens()) {
+        if let Some(usage) = chunk.usage_metadata.0.and_then(|usage| usage.tokens()) {
             self.usage = Some(usage);
         }
         if let Some(error) = chunk.error {
@@ -107,7 +108,8 @@ impl GeminiDecode {
             return Ok(());
         }
         self.say(Key::Text, text, out);
-        if let Some((kind, inner)) = part.unknown.filter(|_| text.is_empty()) {
+        // A text may be empty and is a text all the same; what stands beside it is no kind.
+        if let Some((kind, inner)) = part.unknown.filter(|_| part.text == Loose::Null) {
             self.unknown += 1;
             out.push(ModelEvent::Unknown { kind, text: inner });
         }

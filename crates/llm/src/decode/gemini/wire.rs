@@ -12,7 +12,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::super::add_bounded;
-use super::super::loose::{Count, Loose};
+use super::super::loose::{Count, Loose, Object};
 
 /// One event of a stream, one element of an array, or a whole body.
 #[derive(Debug, Default, Deserialize)]
@@ -20,7 +20,7 @@ use super::super::loose::{Count, Loose};
 pub(super) struct Chunk<'a> {
     #[serde(borrow)]
     pub(super) candidates: Option<Vec<Candidate<'a>>>,
-    pub(super) usage_metadata: Option<Usage>,
+    pub(super) usage_metadata: Object<Usage>,
     #[serde(borrow)]
     pub(super) prompt_feedback: Option<Feedback<'a>>,
     pub(super) error: Option<Value>,
