@@ -116,10 +116,11 @@ impl History {
                     Some(place) => drop(open.remove(place)),
                     None => return Err(format!("the result of `{call_id}` answers no open call")),
                 },
-                Item::Message { role: Role::User | Role::System, .. } => match open.first() {
-                    Some(id) => return Err(format!("the call `{id}` has no result before item {at}")),
-                    None => {}
-                },
+                Item::Message { role: Role::User | Role::System, .. } => {
+                    if let Some(id) = open.first() {
+                        return Err(format!("the call `{id}` has no result before item {at}"));
+                    }
+                }
                 Item::Message { .. } | Item::Reasoning { .. } | Item::Unknown => {}
             }
         }
