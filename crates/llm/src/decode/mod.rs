@@ -7,11 +7,16 @@
 
 mod anthropic;
 mod blocks;
+mod chat;
 mod frame;
+mod gemini;
+mod loose;
 mod output;
 mod responses;
 pub(crate) mod scripted;
 mod sse;
+#[cfg(test)]
+mod testing;
 mod wire;
 
 use minke_model::ModelEvent;
@@ -74,7 +79,8 @@ impl Decoder {
         let decode: Box<dyn Decode> = match scheme {
             Scheme::Anthropic => Box::new(anthropic::AnthropicDecode::new()),
             Scheme::OpenaiResponses => Box::new(responses::ResponsesDecode::new()),
-            Scheme::OpenaiChat | Scheme::Gemini => Box::new(Unready),
+            Scheme::OpenaiChat => Box::new(chat::ChatDecode::new()),
+            Scheme::Gemini => Box::new(gemini::GeminiDecode::new()),
             Scheme::Scripted => Box::new(scripted::ScriptedDecode::new()),
         };
         Decoder { framing, decode, state: State::Open }
@@ -211,22 +217,4 @@ pub(crate) fn add_bounded(text: &mut String, piece: &str) {
 /// A `stop` that no decoder can give because nothing came: the words for it.
 pub(crate) fn cut(what: &str) -> Problem {
     Problem::new(Reason::Cut, format!("the stream ended before the reply did ({what})"))
-}
-
-/// TEMPORARY, until `chat` and `gemini` are registered above.
-struct Unready;
-
-impl Decode for Unready {
-    fn frame(&mut self, _: Frame<'_>, _: &mut Vec<ModelEvent>) -> Result<(), Problem> {
-        Err(Problem::new(Reason::BadRequest, "this wire format has no decoder yet"))
-    }
-    fn body(&mut self, _: &str, _: &mut Vec<ModelEvent>) -> Result<(), Problem> {
-        Err(Problem::new(Reason::BadRequest, "this wire format has no decoder yet"))
-    }
-    fn end(&mut self, _: &mut Vec<ModelEvent>) -> Result<(), Problem> {
-        Err(Problem::new(Reason::BadRequest, "this wire format has no decoder yet"))
-    }
-    fn unknown(&self) -> u64 {
-        0
-    }
 }

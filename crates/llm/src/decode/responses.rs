@@ -12,8 +12,9 @@ use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
+use super::loose::{Count, Object};
 use super::output::{Output, Part, Place};
-use super::wire::{Kind, count};
+use super::wire::Kind;
 use super::{Decode, Frame, cut, parse, parse_body};
 use crate::classify;
 use crate::problem::{Problem, Reason};
@@ -51,7 +52,7 @@ struct Event<'a> {
 struct Response {
     status: Option<String>,
     output: Option<Vec<Value>>,
-    usage: Option<Usage>,
+    usage: Object<Usage>,
     error: Option<Value>,
     incomplete_details: Option<Incomplete>,
 }
@@ -64,21 +65,18 @@ struct Incomplete {
 #[derive(Deserialize, Default)]
 #[serde(default)]
 struct Usage {
-    #[serde(deserialize_with = "count")]
-    input_tokens: Option<u64>,
-    #[serde(deserialize_with = "count")]
-    output_tokens: Option<u64>,
-    input_tokens_details: Option<InputDetails>,
-    cost: Option<f64>,
+    input_tokens: Count,
+    output_tokens: Count,
+    input_tokens_details: Object<InputDetails>,
+    cost: Option<Value>,
+    cost_in_usd_ticks: Count,
 }
 
 #[derive(Deserialize, Default)]
 #[serde(default)]
 struct InputDetails {
-    #[serde(deserialize_with = "count")]
-    cached_tokens: Option<u64>,
-    #[serde(deserialize_with = "count")]
-    cache_write_tokens: Option<u64>,
+    cached_tokens: Count,
+    cache_write_tokens: Count,
 }
 
 impl ResponsesDecode {
@@ -101,7 +99,7 @@ impl ResponsesDecode {
         self.output.settle(response.output.as_deref().unwrap_or_default(), whole, out);
         let stop =
             stop.unwrap_or(if self.output.calls() { StopReason::ToolUse } else { StopReason::EndTurn });
-        if let Some(usage) = &response.usage {
+        if let Some(usage) = &response.usage.0 {
             out.push(ModelEvent::Usage(usage.tokens()));
         }
         out.push(ModelEvent::Done { stop });
@@ -236,19 +234,28 @@ const READ: [&str; 17] = [
     "response.cancelled",
 ];
 
+/// xAI gives prices in ticks.
+const TICKS_PER_USD: f64 = 1e10;
+
 impl Usage {
     fn tokens(&self) -> TokenUsage {
-        let details = self.input_tokens_details.as_ref();
-        let cache_read = details.and_then(|d| d.cached_tokens).unwrap_or(0);
-        let cache_write = details.and_then(|d| d.cache_write_tokens).unwrap_or(0);
+        let details = self.input_tokens_details.0.as_ref();
+        let cache_read = details.and_then(|details| details.cached_tokens.0).unwrap_or(0);
+        let cache_write = details.and_then(|details| details.cache_write_tokens.0).unwrap_or(0);
         TokenUsage {
             // Theirs is all that went in; ours is what was not in the cache.
-            input: self.input_tokens.unwrap_or(0).saturating_sub(cache_read).saturating_sub(cache_write),
-            output: self.output_tokens.unwrap_or(0),
+            input: self.input_tokens.0.unwrap_or(0).saturating_sub(cache_read).saturating_sub(cache_write),
+            output: self.output_tokens.0.unwrap_or(0),
             cache_read,
             cache_write,
-            cost_usd: self.cost,
+            cost_usd: self.cost(),
         }
+    }
+
+    fn cost(&self) -> Option<f64> {
+        #[expect(clippy::cast_precision_loss, reason = "a price; the last digits of 2^53 ticks are no money")]
+        let ticks = self.cost_in_usd_ticks.0.map(|ticks| ticks as f64 / TICKS_PER_USD);
+        self.cost.as_ref().and_then(Value::as_f64).or(ticks).filter(|cost| cost.is_finite() && *cost >= 0.0)
     }
 }
 
@@ -274,4 +281,132 @@ fn failed(body: &Value) -> Problem {
     }
     let wrapped = serde_json::json!({ "error": body });
     classify::from_error_json(Scheme::OpenaiResponses, None, &wrapped)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{Told, tell, tell_body};
+    use super::*;
+
+    fn told(events: &[&str]) -> Told {
+        tell(Box::new(ResponsesDecode::new()), events)
+    }
+
+    const PIECE: &str = r#"{"type":"response.output_text.delta","output_index":0,"content_index":0,"item_id":"a","delta":"hel"}"#;
+    const TEXT: &str = r#"{"type":"response.output_text.done","output_index":0,"content_index":0,"item_id":"b","text":"hello"}"#;
+    const PART: &str = r#"{"type":"response.content_part.done","output_index":0,"content_index":0,"part":{"type":"output_text","text":"hello"}}"#;
+    const ITEM: &str = r#"{"type":"response.output_item.done","output_index":0,"item":{"type":"message","id":"c","content":[{"type":"output_text","text":"hello"}]}}"#;
+    const END: &str = r#"{"type":"response.completed","response":{"status":"completed","output":[{"type":"message","id":"d","content":[{"type":"output_text","text":"hello"}]}]}}"#;
+    const EMPTY: &str = r#"{"type":"response.completed","response":{"status":"completed","output":[]}}"#;
+
+    /// Every choice of the events that say the same text says it once.
+    #[test]
+    fn a_text_is_said_once_wherever_it_stands() {
+        let all = [PIECE, TEXT, PART, ITEM];
+        for chosen in 0..16_u32 {
+            let some: Vec<&str> =
+                (0..).zip(all).filter(|(bit, _)| chosen & (1 << bit) != 0).map(|(_, event)| event).collect();
+            let with_end: Vec<&str> = some.iter().copied().chain([END]).collect();
+            assert_eq!(told(&with_end).texts(), ["hello"], "{with_end:#?}");
+            if chosen > 1 {
+                let with_empty: Vec<&str> = some.iter().copied().chain([EMPTY]).collect();
+                assert_eq!(told(&with_empty).texts(), ["hello"], "{with_empty:#?}");
+            }
+        }
+    }
+
+    /// Places that do not fit and ids that change: the text decides.
+    #[test]
+    fn a_response_without_some_of_its_items_repeats_nothing() {
+        let far =
+            [PIECE, TEXT, PART, ITEM].map(|event| event.replace("\"output_index\":0", "\"output_index\":3"));
+        let far: Vec<&str> = far.iter().map(String::as_str).chain([END]).collect();
+        assert_eq!(told(&far).texts(), ["hello"]);
+    }
+
+    const CALL: &str = r#"{"type":"response.output_item.added","output_index":1,"item":{"type":"function_call","id":"f","call_id":"c1","name":"Read","arguments":""}}"#;
+    const ARGS: &str =
+        r#"{"type":"response.function_call_arguments.delta","output_index":1,"delta":"{\"a\":"}"#;
+    const ARGS_DONE: &str =
+        r#"{"type":"response.function_call_arguments.done","output_index":1,"arguments":"{\"a\":1}"}"#;
+    const CALL_DONE: &str = r#"{"type":"response.output_item.done","output_index":1,"item":{"type":"function_call","id":"g","call_id":"c1","name":"Read","arguments":"{\"a\":1}"}}"#;
+
+    #[test]
+    fn arguments_are_said_once_wherever_they_stand() {
+        for events in [
+            vec![CALL, ARGS, ARGS_DONE, CALL_DONE, EMPTY],
+            vec![CALL, CALL_DONE, EMPTY],
+            vec![ARGS, CALL_DONE, EMPTY],
+            vec![CALL_DONE, EMPTY],
+            vec![CALL, ARGS_DONE, EMPTY],
+        ] {
+            let told = told(&events);
+            assert_eq!(told.calls(), [("c1", "Read", r#"{"a":1}"#)], "{events:#?}");
+            assert_eq!(told.stop(), Some(&StopReason::ToolUse));
+        }
+    }
+
+    #[test]
+    fn a_call_without_arguments_has_none_and_a_cut_one_is_not_whole() {
+        assert_eq!(told(&[CALL, EMPTY]).calls(), [("c1", "Read", "{}")]);
+        let cut = r#"{"type":"response.incomplete","response":{"status":"incomplete","incomplete_details":{"reason":"max_output_tokens"},"output":[]}}"#;
+        let told = told(&[CALL, cut]);
+        assert_eq!(told.calls(), [("c1", "Read", "")]);
+        assert_eq!(told.stop(), Some(&StopReason::MaxTokens));
+    }
+
+    #[test]
+    fn reasoning_is_shown_once_and_kept_for_the_next_request() {
+        let summary = |index: u32, text: &str| {
+            format!(
+                r#"{{"type":"response.reasoning_summary_text.delta","output_index":0,"summary_index":{index},"delta":"{text}"}}"#
+            )
+        };
+        let raw =
+            r#"{"type":"response.reasoning_text.delta","output_index":0,"content_index":0,"delta":"secret"}"#;
+        let done = r#"{"type":"response.output_item.done","output_index":0,"item":{"type":"reasoning","id":"r","encrypted_content":"E","summary":[{"type":"summary_text","text":"one"},{"type":"summary_text","text":"two"}],"content":[{"type":"reasoning_text","text":"secret"}]}}"#;
+        let told_pieces = told(&[&summary(0, "one"), &summary(1, "two"), raw, done, EMPTY]);
+        assert_eq!(told_pieces.thinking(), ["one\n\ntwo"]);
+        assert_eq!(told(&[raw, done, EMPTY]).thinking(), ["secret"]);
+        let end = told_pieces.ends();
+        assert_eq!(end.first().map(|end| end.encrypted.as_deref()), Some(Some("E")));
+        assert_eq!(end.first().map(|end| end.summary.clone()), Some(vec!["one".into(), "two".into()]));
+        // Reasoning of which nothing is known is no block.
+        let nothing = r#"{"type":"response.output_item.done","output_index":0,"item":{"type":"reasoning","id":"r","summary":[]}}"#;
+        assert!(told(&[nothing, ITEM, EMPTY]).thinking().is_empty());
+    }
+
+    #[test]
+    fn a_refusal_is_a_refusal() {
+        let piece = r#"{"type":"response.refusal.delta","output_index":0,"content_index":0,"delta":"I can"}"#;
+        let done =
+            r#"{"type":"response.refusal.done","output_index":0,"content_index":0,"refusal":"I cannot"}"#;
+        let told = told(&[piece, done, EMPTY]);
+        assert_eq!(told.of(|kind| *kind == minke_model::BlockKind::Refusal), ["I cannot"]);
+    }
+
+    #[test]
+    fn a_response_that_did_not_end_well_is_a_problem() {
+        let reason = |events: &[&str]| told(events).result.map_err(|problem| problem.reason);
+        let failed = r#"{"type":"response.failed","response":{"status":"failed","error":{"code":"insufficient_quota","message":"no money"},"output":[]}}"#;
+        assert_eq!(reason(&[ITEM, failed]), Err(Reason::NoCredit));
+        assert_eq!(reason(&[ITEM]), Err(Reason::Cut));
+        assert_eq!(reason(&[ITEM, "[DONE]"]), Err(Reason::Cut));
+        let error = r#"{"type":"error","code":"server_error","message":"it broke","param":null}"#;
+        assert_eq!(reason(&[ITEM, error]), Err(Reason::Server));
+        let queued = tell_body(Box::new(ResponsesDecode::new()), r#"{"status":"queued","output":[]}"#);
+        assert_eq!(queued.result.map_err(|problem| problem.reason), Err(Reason::Cut));
+        let filtered =
+            r#"{"type":"response.incomplete","response":{"incomplete_details":{"reason":"content_filter"}}}"#;
+        assert_eq!(told(&[filtered]).stop(), Some(&StopReason::ContentFilter));
+    }
+
+    #[test]
+    fn tokens_are_those_that_were_not_cached() {
+        let usage = r#"{"input_tokens":100,"output_tokens":20,"input_tokens_details":{"cached_tokens":60},"cost_in_usd_ticks":5000000000}"#;
+        let end = format!(r#"{{"type":"response.completed","response":{{"output":[],"usage":{usage}}}}}"#);
+        let tokens =
+            TokenUsage { input: 40, output: 20, cache_read: 60, cache_write: 0, cost_usd: Some(0.5) };
+        assert!(told(&[&end]).events.contains(&ModelEvent::Usage(tokens)));
+    }
 }

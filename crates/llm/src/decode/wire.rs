@@ -1,11 +1,12 @@
 //! Small pieces of JSON that all providers write, each in its own way.
 //!
-//! Here: numbers, names of kinds, ids of calls. Elsewhere: everything that belongs to one scheme.
+//! Here: names of kinds, ids of calls, what a person can read. Elsewhere: values of loose types (`loose`), everything
+//! that belongs to one scheme.
 //! Invariant: two calls of a reply never have the same id (test below).
 
 use std::borrow::Cow;
 
-use serde::{Deserialize, Deserializer};
+use serde::Deserialize;
 use serde_json::Value;
 
 use super::add_bounded;
@@ -15,15 +16,6 @@ use super::add_bounded;
 pub(crate) struct Kind<'a> {
     #[serde(borrow, rename = "type", default)]
     pub(crate) kind: Cow<'a, str>,
-}
-
-/// A count of tokens: a number, however it is written, or nothing.
-pub(crate) fn count<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u64>, D::Error> {
-    let value = Option::<serde_json::Number>::deserialize(from)?;
-    Ok(value.and_then(|number| {
-        // Some gateways count in floats. What is below zero or no number is no count; `as` keeps to the range.
-        number.as_u64().or_else(|| number.as_f64().filter(|float| *float >= 0.0).map(|float| float as u64))
-    }))
 }
 
 /// The ids of the calls of one reply.
@@ -103,25 +95,6 @@ mod tests {
         distinct.dedup();
         assert_eq!(distinct.len(), taken.len(), "{taken:?}");
         assert_eq!(taken.first().map(String::as_str), Some("a"));
-    }
-
-    #[test]
-    fn counts_are_read_however_they_are_written() {
-        #[derive(Deserialize)]
-        struct Usage {
-            #[serde(default, deserialize_with = "count")]
-            n: Option<u64>,
-        }
-        for (written, expected) in [
-            ("{}", None),
-            (r#"{"n":null}"#, None),
-            (r#"{"n":7}"#, Some(7)),
-            (r#"{"n":7.0}"#, Some(7)),
-            (r#"{"n":-1}"#, None),
-        ] {
-            let usage: Usage = serde_json::from_str(written).expect("readable");
-            assert_eq!(usage.n, expected, "{written}");
-        }
     }
 
     #[test]

@@ -1,0 +1,103 @@
+//! The recorded bodies: found by listing their folders, never by name.
+
+use std::path::{Path, PathBuf};
+
+use minke_llm::Scheme;
+use serde_json::Value;
+
+use super::common;
+
+/// One recorded response.
+#[derive(Clone)]
+pub struct Fixture {
+    pub scheme: Scheme,
+    /// Folder and file, for messages.
+    pub name: String,
+    pub body: Vec<u8>,
+    pub status: u16,
+    pub expected: Value,
+}
+
+impl Fixture {
+    /// Whether it is an event stream; else it is one JSON body, or an array of events.
+    pub fn is_sse(&self) -> bool {
+        self.name.ends_with(".sse") && !matches!(self.first_byte(), Some(b'{' | b'['))
+    }
+
+    fn first_byte(&self) -> Option<u8> {
+        self.body.iter().copied().find(|byte| !byte.is_ascii_whitespace())
+    }
+
+    /// The body as text; all recorded ones are.
+    pub fn text(&self) -> &str {
+        std::str::from_utf8(&self.body).unwrap_or_else(|e| panic!("{}: {e}", self.name))
+    }
+
+    /// The payloads of the stream, read without the decoder under test: good enough for recorded bodies, which have
+    /// one data line an event.
+    pub fn payloads(&self) -> Vec<Value> {
+        if let Ok(Value::Array(all)) = serde_json::from_str(self.text()) {
+            return all;
+        }
+        if let Ok(one) = serde_json::from_str(self.text()) {
+            return vec![one];
+        }
+        let data = self.text().lines().filter_map(|line| line.strip_prefix("data:"));
+        data.filter_map(|data| serde_json::from_str(data.trim()).ok()).collect()
+    }
+}
+
+pub const FOLDERS: [(&str, Scheme); 4] = [
+    ("anthropic", Scheme::Anthropic),
+    ("openai-responses", Scheme::OpenaiResponses),
+    ("openai-chat", Scheme::OpenaiChat),
+    ("gemini", Scheme::Gemini),
+];
+
+/// All fixtures of a scheme. None at all is a failure: a suite that finds nothing proves nothing.
+pub fn all(scheme: Scheme) -> Vec<Fixture> {
+    let (folder, _) = FOLDERS.into_iter().find(|(_, s)| *s == scheme).expect("a scheme with fixtures");
+    let root = common::providers();
+    let mut found = Vec::new();
+    for kind in ["", "-reframed", "-derived"] {
+        let place = root.join(format!("{folder}{kind}"));
+        if place.is_dir() {
+            read_folder(&place, scheme, &mut found);
+        }
+    }
+    assert!(!found.is_empty(), "no fixtures of {folder} in {}", root.display());
+    found
+}
+
+fn read_folder(place: &Path, scheme: Scheme, found: &mut Vec<Fixture>) {
+    let index = read_json(&place.join("index.json"));
+    let mut bodies: Vec<PathBuf> = std::fs::read_dir(place)
+        .unwrap_or_else(|e| panic!("{}: {e}", place.display()))
+        .map(|entry| entry.expect("a readable folder").path())
+        .filter(|path| is_body(path))
+        .collect();
+    bodies.sort();
+    for path in bodies {
+        let file = path.file_name().and_then(|name| name.to_str()).expect("a name in UTF-8").to_owned();
+        let entry = index.as_array().into_iter().flatten().find(|entry| entry["file"] == *file);
+        let status = entry.and_then(|entry| entry["status"].as_u64()).unwrap_or(200);
+        found.push(Fixture {
+            scheme,
+            name: format!("{}/{file}", place.file_name().and_then(|name| name.to_str()).unwrap_or_default()),
+            body: std::fs::read(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display())),
+            status: u16::try_from(status).expect("a status"),
+            expected: read_json(&path.with_extension("expected.json")),
+        });
+    }
+}
+
+fn is_body(path: &Path) -> bool {
+    let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    let helper = name == "index.json" || name.ends_with(".expected.json") || name.ends_with(".request.json");
+    (name.ends_with(".sse") || name.ends_with(".json")) && !helper
+}
+
+fn read_json(path: &Path) -> Value {
+    let text = std::fs::read_to_string(path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+    serde_json::from_str(&text).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
+}
