@@ -9,12 +9,14 @@ mod exec;
 mod failure;
 mod fork;
 mod log;
+mod login;
 mod mock_llm;
 mod order;
 mod panic;
 mod paths;
 mod pod;
 mod private;
+mod prompt;
 mod ps;
 mod schema;
 mod screen;
@@ -71,6 +73,8 @@ enum Command {
     /// Look at, check, repair and export session logs
     #[command(subcommand)]
     Log(log::Log),
+    /// Store the key of a provider, or see which keys there are
+    Login(login::Login),
     /// Where everything lies
     Paths(paths::Paths),
     /// A script served over loopback HTTP in all four wire formats, to test any client against
@@ -118,6 +122,7 @@ fn run(command: Command, around: &Surroundings, screen: &Screen) -> Result<Exit,
         Command::Ps(ps) => return ps::run(&ps, around, screen),
         Command::Fork(fork) => return fork::run(fork, around, screen),
         Command::Log(log) => return log::run(log, around, screen),
+        Command::Login(login) => return login::run(&login, around, screen),
         Command::Paths(paths) => return paths::run(&paths, around, screen),
         Command::Schema(schema) => return schema::run(&schema, screen),
         Command::Asks(asks) => return answer::list(&asks, around, screen),
@@ -149,6 +154,7 @@ async fn talk(command: Command, around: &Surroundings, screen: &Screen) -> Resul
         Command::Ps(_)
         | Command::Fork(_)
         | Command::Log(_)
+        | Command::Login(_)
         | Command::Paths(_)
         | Command::Schema(_)
         | Command::Asks(_)

@@ -7,6 +7,8 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::panic::PanicHookInfo;
 use std::path::{Path, PathBuf};
 
+use minke_secrets::mask_shapes;
+
 use crate::around::{Surroundings, now};
 
 /// From here on a panic leaves a report in `<state>/reports`.
@@ -35,7 +37,9 @@ fn write(dir: &Path, info: &PanicHookInfo<'_>) -> std::io::Result<PathBuf> {
     let place = info.location().map(ToString::to_string).unwrap_or_default();
     let version = env!("CARGO_PKG_VERSION");
     let backtrace = Backtrace::force_capture();
-    writeln!(file, "minke {version}\n{}\nat {place}\n\n{backtrace}", what(info))?;
+    // It may be passed on to strangers, so nothing that looks like a key stays in it.
+    let what = mask_shapes(what(info));
+    writeln!(file, "minke {version}\n{what}\nat {place}\n\n{backtrace}")?;
     Ok(path)
 }
 

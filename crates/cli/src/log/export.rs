@@ -1,5 +1,8 @@
 //! `minke log export`: the log's own lines, which `log verify` and `sha256sum` can check, or the conversation as
 //! Markdown for people.
+//!
+//! An export goes to strangers. What looks like a key is masked in Markdown; the log's own lines stay as they are, and
+//! the person is told which of them to look at (`what_looks_like_a_key_is_masked_or_told`).
 
 use std::fs::OpenOptions;
 use std::io::Write;
@@ -8,6 +11,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 use minke_record::{Entry, Item, Kind, Role};
+use minke_secrets::{mask_shapes, shape};
 use minke_session::ScanEnd;
 
 use crate::around::Surroundings;
@@ -56,10 +60,14 @@ pub(crate) fn run(export: &Export, around: &Surroundings, screen: &Screen) -> Re
         }
     };
     let mut failed = None;
+    let mut suspect = Suspects::default();
     let end = reader.scan(0, &mut |sealed| {
         let text = match export.format {
-            Format::Jsonl => Some(format!("{}\n", sealed.line)),
-            Format::Markdown => markdown(&sealed.entry),
+            Format::Jsonl => {
+                suspect.look(sealed.entry.seq, &sealed.line);
+                Some(format!("{}\n", sealed.line))
+            }
+            Format::Markdown => markdown(&sealed.entry).map(|text| mask_shapes(&text).into_owned()),
         };
         match text.map_or(Ok(()), |text| to.write(&text)) {
             Ok(()) => ControlFlow::Continue(()),
@@ -73,11 +81,45 @@ pub(crate) fn run(export: &Export, around: &Surroundings, screen: &Screen) -> Re
         return Err(failure);
     }
     to.end()?;
+    suspect.tell(screen);
     match end {
         ScanEnd::Clean { .. } | ScanEnd::Stopped => Ok(Exit::Done),
         ScanEnd::Damaged(damage) => Err(Failure::new(Exit::Failed, &damage).code("damaged").hint(format!(
             "what stands before it was exported; `minke log repair {session}` shows the rest"
         ))),
+    }
+}
+
+/// Entries that look as if they held a key.
+#[derive(Default)]
+struct Suspects {
+    first: Vec<u64>,
+    count: usize,
+}
+
+impl Suspects {
+    /// So many are told by their numbers.
+    const TOLD: usize = 10;
+
+    fn look(&mut self, seq: u64, line: &str) {
+        if shape(line).is_some() {
+            self.count += 1;
+            if self.first.len() < Suspects::TOLD {
+                self.first.push(seq);
+            }
+        }
+    }
+
+    fn tell(&self, screen: &Screen) {
+        if self.count > 0 {
+            let numbers: Vec<String> = self.first.iter().map(ToString::to_string).collect();
+            let more = if self.count > self.first.len() { ", …" } else { "" };
+            screen.warn(&format!(
+                "{} of these entries look as if they held a key ({}{more}): look before you pass them on",
+                self.count,
+                numbers.join(", ")
+            ));
+        }
     }
 }
 

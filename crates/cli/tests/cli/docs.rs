@@ -66,3 +66,8 @@ fn the_examples_of_the_command_line_page_are_true() {
 fn the_examples_of_the_sessions_page_are_true() {
     check_page("sessions.md");
 }
+
+#[test]
+fn the_examples_of_the_page_on_keys_are_true() {
+    check_page("secrets.md");
+}

@@ -5,6 +5,9 @@
 mod crash;
 mod docs;
 mod exec;
+mod login;
 mod pods;
+mod providers;
 mod trouble;
+mod wired;
 mod world;

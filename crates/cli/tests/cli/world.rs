@@ -83,6 +83,11 @@ impl World {
         done(self.command().args(args).stdin(Stdio::null()).output().unwrap())
     }
 
+    /// The same for a command that was made here and changed since.
+    pub(crate) fn done(&self, mut command: Command) -> Done {
+        done(command.stdin(Stdio::null()).output().unwrap())
+    }
+
     /// The same with something on stdin.
     pub(crate) fn pipe(&self, input: &str, args: &[&str]) -> Done {
         let mut command = self.command();
@@ -94,13 +99,14 @@ impl World {
 
     pub(crate) fn start(&self, args: &[&str]) -> Going {
         let mut command = self.command();
-        let mut child = command
-            .args(args)
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
+        command.args(args);
+        self.start_command(command)
+    }
+
+    /// The same for a command that was made here and changed since.
+    pub(crate) fn start_command(&self, mut command: Command) -> Going {
+        let mut child =
+            command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let lines = BufReader::new(child.stdout.take().unwrap());
         let said = BufReader::new(child.stderr.take().unwrap());
         Going { child, lines, said }
