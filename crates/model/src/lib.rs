@@ -1,7 +1,9 @@
 //! Model: what we say to a model and what it says back.
 //!
-//! Here: the prompt, the one stream contract that every provider keeps, the `Model` trait. Elsewhere: providers (`llm`),
-//! what goes into a prompt (`context`).
+//! Here: the prompt, the one stream contract that every provider keeps, the `Model` trait, and half arguments made
+//! fit to show (`partial`). Elsewhere: providers (`llm`), what goes into a prompt (`context`).
+
+mod partial;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,6 +11,7 @@ use std::sync::Arc;
 use futures_util::stream::BoxStream;
 use minke_record::{Blob, BlobRef, Item, Purpose, Route, Text, ToolSpec};
 pub use minke_record::{Effort, Reasoning};
+pub use partial::close_json;
 use serde::{Deserialize, Serialize};
 
 /// One request, complete: made from the log alone.
