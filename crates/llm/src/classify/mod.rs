@@ -12,6 +12,7 @@ use serde_json::Value;
 
 pub use wait::RetryHint;
 use words::Words;
+pub(crate) use words::shown;
 
 use crate::problem::{Problem, Reason};
 use crate::settings::Scheme;
