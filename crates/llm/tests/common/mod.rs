@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 /// The recorded answers of providers: the whole collection if it is there (`MINKE_FIXTURES`, else beside the
 /// workspace), else the part of it that is kept in this repository.
-pub fn providers() -> PathBuf {
+pub(crate) fn providers() -> PathBuf {
     match collection() {
         Some(all) => all.join("providers"),
         None => {
@@ -21,7 +21,7 @@ pub fn providers() -> PathBuf {
 }
 
 /// The collection of fixtures outside the repository, if it is there.
-pub fn collection() -> Option<PathBuf> {
+pub(crate) fn collection() -> Option<PathBuf> {
     let place = match std::env::var_os("MINKE_FIXTURES") {
         Some(place) => PathBuf::from(place),
         None => Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/fixtures"),
@@ -30,6 +30,6 @@ pub fn collection() -> Option<PathBuf> {
 }
 
 /// What is kept in this repository.
-pub fn copies() -> PathBuf {
+pub(crate) fn copies() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures")
 }

@@ -9,18 +9,19 @@ use super::common;
 
 /// One recorded response.
 #[derive(Clone)]
-pub struct Fixture {
-    pub scheme: Scheme,
+pub(crate) struct Fixture {
+    pub(crate) scheme: Scheme,
     /// Folder and file, for messages.
-    pub name: String,
-    pub body: Vec<u8>,
-    pub status: u16,
-    pub expected: Value,
+    pub(crate) name: String,
+    pub(crate) body: Vec<u8>,
+    pub(crate) status: u16,
+    /// What the SDK read; null where nobody asked it (the turns of loops).
+    pub(crate) expected: Value,
 }
 
 impl Fixture {
     /// Whether it is an event stream; else it is one JSON body, or an array of events.
-    pub fn is_sse(&self) -> bool {
+    pub(crate) fn is_sse(&self) -> bool {
         self.name.ends_with(".sse") && !matches!(self.first_byte(), Some(b'{' | b'['))
     }
 
@@ -29,13 +30,13 @@ impl Fixture {
     }
 
     /// The body as text; all recorded ones are.
-    pub fn text(&self) -> &str {
+    pub(crate) fn text(&self) -> &str {
         std::str::from_utf8(&self.body).unwrap_or_else(|e| panic!("{}: {e}", self.name))
     }
 
     /// The payloads of the stream, read without the decoder under test: good enough for recorded bodies, which have
     /// one data line an event.
-    pub fn payloads(&self) -> Vec<Value> {
+    pub(crate) fn payloads(&self) -> Vec<Value> {
         if let Ok(Value::Array(all)) = serde_json::from_str(self.text()) {
             return all;
         }
@@ -47,16 +48,33 @@ impl Fixture {
     }
 }
 
-pub const FOLDERS: [(&str, Scheme); 4] = [
-    ("anthropic", Scheme::Anthropic),
-    ("openai-responses", Scheme::OpenaiResponses),
-    ("openai-chat", Scheme::OpenaiChat),
-    ("gemini", Scheme::Gemini),
-];
+fn folder(scheme: Scheme) -> &'static str {
+    match scheme {
+        Scheme::Anthropic => "anthropic",
+        Scheme::OpenaiResponses => "openai-responses",
+        Scheme::OpenaiChat => "openai-chat",
+        Scheme::Gemini => "gemini",
+        Scheme::Scripted => panic!("nobody recorded scripted"),
+    }
+}
 
-/// All fixtures of a scheme. None at all is a failure: a suite that finds nothing proves nothing.
-pub fn all(scheme: Scheme) -> Vec<Fixture> {
-    let (folder, _) = FOLDERS.into_iter().find(|(_, s)| *s == scheme).expect("a scheme with fixtures");
+/// All bodies of a scheme: those that an SDK has read, and the turns of whole loops.
+pub(crate) fn all(scheme: Scheme) -> Vec<Fixture> {
+    let mut found = compared(scheme);
+    let place = common::providers().join("loops").join(folder(scheme));
+    for turns in if place.is_dir() { sorted(&place) } else { Vec::new() } {
+        for path in sorted(&turns).iter().filter(|path| is_body(path)) {
+            let name = path.strip_prefix(&place).unwrap_or(path).display();
+            let (name, body) = (format!("loops/{name}"), read(path));
+            found.push(Fixture { scheme, name, body, status: 200, expected: Value::Null });
+        }
+    }
+    found
+}
+
+/// The bodies with what an SDK read from them. None at all is a failure: a suite that finds nothing proves nothing.
+pub(crate) fn compared(scheme: Scheme) -> Vec<Fixture> {
+    let folder = folder(scheme);
     let root = common::providers();
     let mut found = Vec::new();
     for kind in ["", "-reframed", "-derived"] {
@@ -71,24 +89,29 @@ pub fn all(scheme: Scheme) -> Vec<Fixture> {
 
 fn read_folder(place: &Path, scheme: Scheme, found: &mut Vec<Fixture>) {
     let index = read_json(&place.join("index.json"));
-    let mut bodies: Vec<PathBuf> = std::fs::read_dir(place)
-        .unwrap_or_else(|e| panic!("{}: {e}", place.display()))
-        .map(|entry| entry.expect("a readable folder").path())
-        .filter(|path| is_body(path))
-        .collect();
-    bodies.sort();
-    for path in bodies {
+    for path in sorted(place).iter().filter(|path| is_body(path)) {
         let file = path.file_name().and_then(|name| name.to_str()).expect("a name in UTF-8").to_owned();
         let entry = index.as_array().into_iter().flatten().find(|entry| entry["file"] == *file);
         let status = entry.and_then(|entry| entry["status"].as_u64()).unwrap_or(200);
         found.push(Fixture {
             scheme,
             name: format!("{}/{file}", place.file_name().and_then(|name| name.to_str()).unwrap_or_default()),
-            body: std::fs::read(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display())),
+            body: read(path),
             status: u16::try_from(status).expect("a status"),
             expected: read_json(&path.with_extension("expected.json")),
         });
     }
+}
+
+fn sorted(place: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(place).unwrap_or_else(|e| panic!("{}: {e}", place.display()));
+    let mut paths: Vec<PathBuf> = entries.map(|entry| entry.expect("a readable folder").path()).collect();
+    paths.sort();
+    paths
+}
+
+fn read(path: &Path) -> Vec<u8> {
+    std::fs::read(path).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
 }
 
 fn is_body(path: &Path) -> bool {

@@ -19,7 +19,7 @@ use super::wire;
 
 /// Where the SDK's result is not the last word.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Rule {
+pub(crate) enum Rule {
     /// The wire has no stop reason, the SDK says null. An orderly end (`[DONE]`, a whole body) is `end_turn`, or
     /// `tool_use` with calls; anything else is a problem, because a stream without its end is not an answer.
     NoStopOnWire,
@@ -54,10 +54,10 @@ pub enum Rule {
 }
 
 /// How often each rule was used.
-pub type Used = BTreeMap<Rule, usize>;
+pub(crate) type Used = BTreeMap<Rule, usize>;
 
 /// All differences between what we read and what the SDK read.
-pub fn compare(fixture: &Fixture, decoded: &Decoded, reply: &Reply, used: &mut Used) -> Vec<String> {
+pub(crate) fn compare(fixture: &Fixture, decoded: &Decoded, reply: &Reply, used: &mut Used) -> Vec<String> {
     let parts = wire::replies(fixture);
     if parts.len() > 1 {
         *used.entry(Rule::SeveralReplies).or_default() += 1;

@@ -7,13 +7,13 @@ use minke_model::{BlockEnd, BlockKind, ModelEvent, StopReason, TokenUsage};
 
 /// What came out of a decoder.
 #[derive(Debug, PartialEq)]
-pub struct Decoded {
-    pub events: Vec<ModelEvent>,
-    pub result: Result<(), Problem>,
-    pub unknown: u64,
+pub(crate) struct Decoded {
+    pub(crate) events: Vec<ModelEvent>,
+    pub(crate) result: Result<(), Problem>,
+    pub(crate) unknown: u64,
 }
 
-pub fn decode<'c>(scheme: Scheme, chunks: impl IntoIterator<Item = &'c [u8]>) -> Decoded {
+pub(crate) fn decode<'c>(scheme: Scheme, chunks: impl IntoIterator<Item = &'c [u8]>) -> Decoded {
     let mut decoder = Decoder::new(scheme);
     let mut events = Vec::new();
     let mut result = Ok(());
@@ -36,24 +36,24 @@ pub fn decode<'c>(scheme: Scheme, chunks: impl IntoIterator<Item = &'c [u8]>) ->
 
 /// A block that has begun.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Block {
-    pub kind: BlockKind,
-    pub text: String,
-    pub end: Option<BlockEnd>,
+pub(crate) struct Block {
+    pub(crate) kind: BlockKind,
+    pub(crate) text: String,
+    pub(crate) end: Option<BlockEnd>,
 }
 
 /// A reply as it can be compared.
 #[derive(Debug, Default, PartialEq)]
-pub struct Reply {
-    pub blocks: Vec<Block>,
-    pub unknown: Vec<(String, String)>,
-    pub usage: Option<TokenUsage>,
-    pub stop: Option<StopReason>,
+pub(crate) struct Reply {
+    pub(crate) blocks: Vec<Block>,
+    pub(crate) unknown: Vec<(String, String)>,
+    pub(crate) usage: Option<TokenUsage>,
+    pub(crate) stop: Option<StopReason>,
 }
 
 /// Gathers a reply and checks the contract on the way: starts numbered from 0, pieces and stops only of what is open,
 /// one stop for each start if the stream ended well, `Done` once and last, ids of calls unique, no empty piece.
-pub fn gather(decoded: &Decoded) -> Result<Reply, String> {
+pub(crate) fn gather(decoded: &Decoded) -> Result<Reply, String> {
     let mut reply = Reply::default();
     for (at, event) in decoded.events.iter().enumerate() {
         if reply.stop.is_some() {
@@ -123,15 +123,15 @@ impl Reply {
         self.blocks.iter().filter(|block| of(&block.kind)).map(|block| block.text.as_str()).collect()
     }
 
-    pub fn text(&self) -> String {
+    pub(crate) fn text(&self) -> String {
         self.joined(|kind| *kind == BlockKind::Text)
     }
 
-    pub fn thinking(&self) -> String {
+    pub(crate) fn thinking(&self) -> String {
         self.joined(|kind| *kind == BlockKind::Thinking)
     }
 
-    pub fn refusal(&self) -> String {
+    pub(crate) fn refusal(&self) -> String {
         self.joined(|kind| *kind == BlockKind::Refusal)
     }
 
@@ -139,20 +139,20 @@ impl Reply {
         self.blocks.iter().filter_map(|block| block.end.as_ref())
     }
 
-    pub fn summary(&self) -> String {
+    pub(crate) fn summary(&self) -> String {
         self.ends().flat_map(|end| end.summary.iter().map(String::as_str)).collect()
     }
 
-    pub fn signatures(&self) -> Vec<&str> {
+    pub(crate) fn signatures(&self) -> Vec<&str> {
         self.ends().filter_map(|end| end.signature.as_deref()).collect()
     }
 
-    pub fn encrypted(&self) -> Vec<&str> {
+    pub(crate) fn encrypted(&self) -> Vec<&str> {
         self.ends().filter_map(|end| end.encrypted.as_deref()).collect()
     }
 
     /// Id, name and arguments of the calls, in order.
-    pub fn calls(&self) -> Vec<(&str, &str, &str)> {
+    pub(crate) fn calls(&self) -> Vec<(&str, &str, &str)> {
         self.blocks
             .iter()
             .filter_map(|block| match &block.kind {
@@ -163,7 +163,7 @@ impl Reply {
     }
 
     /// The same without what may come after the last word: its tokens.
-    pub fn said(&self) -> (&[Block], &[(String, String)], Option<&StopReason>) {
+    pub(crate) fn said(&self) -> (&[Block], &[(String, String)], Option<&StopReason>) {
         (&self.blocks, &self.unknown, self.stop.as_ref())
     }
 }

@@ -21,7 +21,7 @@ fn new_events(scheme: Scheme) -> [&'static str; 2] {
 }
 
 /// The stream with unknown events between its events, and how many they are.
-pub fn events(fixture: &Fixture) -> (String, u64) {
+pub(crate) fn events(fixture: &Fixture) -> (String, u64) {
     let body = fixture.text().replace("\r\n", "\n");
     let mut with = String::new();
     let mut added = 0;
@@ -36,7 +36,7 @@ pub fn events(fixture: &Fixture) -> (String, u64) {
 }
 
 /// The stream with unknown fields in all its objects.
-pub fn fields(fixture: &Fixture) -> String {
+pub(crate) fn fields(fixture: &Fixture) -> String {
     let strange = |text: &str| -> Option<String> {
         let mut value: Value = serde_json::from_str(text).ok()?;
         add_fields(&mut value);

@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 use super::fixture::Fixture;
 
 /// The responses that the file holds one behind the other; usually one.
-pub fn replies(fixture: &Fixture) -> Vec<Fixture> {
+pub(crate) fn replies(fixture: &Fixture) -> Vec<Fixture> {
     let ends = ["\"type\":\"message_stop\"", "\"type\":\"response.completed\""];
     let mut bodies = vec![String::new()];
     for event in fixture.text().split_inclusive("\n\n") {
@@ -25,7 +25,7 @@ pub fn replies(fixture: &Fixture) -> Vec<Fixture> {
 }
 
 /// The encrypted reasoning as it came with each item.
-pub fn encrypted_with_items(fixture: &Fixture) -> Vec<String> {
+pub(crate) fn encrypted_with_items(fixture: &Fixture) -> Vec<String> {
     let done = |event: &Value| event["type"] == "response.output_item.done";
     let events = fixture.payloads();
     let found = events
@@ -36,7 +36,7 @@ pub fn encrypted_with_items(fixture: &Fixture) -> Vec<String> {
 }
 
 /// How many different messages begin in the stream.
-pub fn messages(fixture: &Fixture) -> usize {
+pub(crate) fn messages(fixture: &Fixture) -> usize {
     if fixture.scheme != Scheme::Anthropic {
         return 1;
     }
@@ -50,7 +50,7 @@ pub fn messages(fixture: &Fixture) -> usize {
 }
 
 /// Calls that began and ended within one message.
-pub fn finished_calls(fixture: &Fixture) -> usize {
+pub(crate) fn finished_calls(fixture: &Fixture) -> usize {
     let mut open: Vec<Value> = Vec::new();
     let mut finished = 0;
     for event in fixture.payloads() {
@@ -70,20 +70,20 @@ pub fn finished_calls(fixture: &Fixture) -> usize {
 }
 
 /// Whether a stream without a stop reason still says that it is complete.
-pub fn ends_in_order(fixture: &Fixture) -> bool {
+pub(crate) fn ends_in_order(fixture: &Fixture) -> bool {
     fixture.scheme == Scheme::OpenaiChat
         && (!fixture.is_sse() || fixture.text().lines().any(|line| line.replace(' ', "") == "data:[DONE]"))
 }
 
 /// A prompt that was not answered at all.
-pub fn blocked(fixture: &Fixture) -> Option<StopReason> {
+pub(crate) fn blocked(fixture: &Fixture) -> Option<StopReason> {
     let blocked = |event: &Value| event["promptFeedback"]["blockReason"].is_string();
     (fixture.scheme == Scheme::Gemini && fixture.payloads().iter().any(blocked))
         .then_some(StopReason::ContentFilter)
 }
 
 /// The reasoning itself, where the responses API shows it.
-pub fn raw_reasoning(fixture: &Fixture) -> String {
+pub(crate) fn raw_reasoning(fixture: &Fixture) -> String {
     let texts = |item: &Value| -> String {
         let parts = item["content"].as_array().cloned().unwrap_or_default();
         parts.iter().filter_map(|part| part["text"].as_str()).collect()
@@ -105,7 +105,7 @@ pub fn raw_reasoning(fixture: &Fixture) -> String {
 }
 
 /// The texts of `reasoning_details` that have no plain `reasoning` beside them.
-pub fn reasoning_details(fixture: &Fixture) -> String {
+pub(crate) fn reasoning_details(fixture: &Fixture) -> String {
     let mut text = String::new();
     for event in fixture.payloads() {
         for said in [&event["choices"][0]["delta"], &event["choices"][0]["message"]] {
@@ -128,13 +128,13 @@ fn function_calls(fixture: &Fixture) -> Vec<Value> {
 }
 
 /// Whether a call comes in pieces.
-pub fn has_partial_args(fixture: &Fixture) -> bool {
+pub(crate) fn has_partial_args(fixture: &Fixture) -> bool {
     fixture.scheme == Scheme::Gemini
         && function_calls(fixture).iter().any(|call| call["willContinue"] == true)
 }
 
 /// The calls of such a stream, assembled: a piece with a name begins a call, the others fill it.
-pub fn partial_args(fixture: &Fixture) -> Vec<(String, Value)> {
+pub(crate) fn partial_args(fixture: &Fixture) -> Vec<(String, Value)> {
     let mut calls: Vec<(String, Value)> = Vec::new();
     for piece in function_calls(fixture) {
         if let Some(name) = piece["name"].as_str() {
