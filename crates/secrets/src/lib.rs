@@ -8,6 +8,7 @@
 //! (`any_split_gives_the_same_and_shows_nothing`).
 
 mod error;
+mod escape;
 mod find;
 mod keyring;
 mod private;

@@ -1,9 +1,10 @@
 //! The redactor: known values taken out of text and bytes, whole or as they come.
 //!
-//! Here: finding and replacing. Elsewhere: which text goes through it (`llm` and whoever takes text in).
-//! Invariant: no byte of a known value is shown, whatever the cuts and overlaps, and the cuts change nothing in what is
-//! shown (`any_split_gives_the_same_and_shows_nothing`, against a plain restatement of the rule). What is held back is
-//! shorter than the longest value.
+//! Here: finding and replacing. Elsewhere: which text goes through it (`llm` and whoever takes text in), escapes
+//! (`escape`).
+//! Invariant: no byte of a known value is shown, whatever the cuts, overlaps and escapes, and the cuts change nothing in
+//! what is shown (`any_split_gives_the_same_and_shows_nothing`, against a plain restatement of the rule). What is held
+//! back is shorter than the longest value, written in escapes.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -12,6 +13,7 @@ use std::sync::Arc;
 use aho_corasick::{AhoCorasick, AhoCorasickKind, MatchKind};
 use secrecy::{ExposeSecret, SecretString};
 
+use crate::escape::View;
 use crate::secret::Secret;
 
 /// A shorter value is not redacted: it would be found in ordinary words.
@@ -90,12 +92,9 @@ impl Redactor {
 
     /// The same for bytes of any kind.
     pub fn bytes<'a>(&self, bytes: &'a [u8]) -> Cow<'a, [u8]> {
-        let Some(known) = self.known.as_ref().filter(|known| known.any.is_match(bytes)) else {
-            return Cow::Borrowed(bytes);
-        };
-        let mut out = Vec::with_capacity(bytes.len());
-        known.sweep(bytes, 0, bytes.len(), &mut out);
-        Cow::Owned(out)
+        let Some(known) = &self.known else { return Cow::Borrowed(bytes) };
+        let mut out = Vec::new();
+        if known.sweep(bytes, 0, true, &mut out).hit { Cow::Owned(out) } else { Cow::Borrowed(bytes) }
     }
 
     /// For bytes that come in pieces.
@@ -148,27 +147,69 @@ impl Known {
         starts.unwrap_or(text.len())
     }
 
-    /// Writes what of `text` can be shown up to `until`, each run of overlapping values as one mask with the name of
-    /// the first (of those that begin there, the longest). The first `covered` bytes belong to a mask that has been
-    /// written. Gives how many bytes from `until` on belong to one too, and whether a mask was written.
-    fn sweep(&self, text: &[u8], covered: usize, until: usize, out: &mut Vec<u8>) -> (usize, bool) {
+    /// Where values stand, as they are or in escapes, by where they begin, the longest first.
+    fn places(&self, text: &[u8], view: &View<'_>) -> Vec<Place> {
+        let mut places = Vec::new();
+        let mut look = |within: &[u8], raw: &dyn Fn(usize) -> usize| {
+            if self.any.is_match(within) {
+                let found = self.all.find_overlapping_iter(within);
+                places.extend(found.map(|one| Place {
+                    start: raw(one.start()),
+                    end: raw(one.end()),
+                    form: one.pattern().as_usize(),
+                }));
+            }
+        };
+        look(text, &|at| at);
+        if let Cow::Owned(undone) = &view.bytes {
+            look(undone, &|at| view.raw(at));
+        }
+        places.sort_by_key(|place| (place.start, std::cmp::Reverse(place.end), place.form));
+        places
+    }
+
+    /// Writes what of `text` can be shown, each run of overlapping values as one mask with the name of the first (of
+    /// those that begin there, the longest). The first `covered` bytes belong to a mask that has been written. `last`:
+    /// nothing more comes, so that nothing is held back.
+    fn sweep(&self, text: &[u8], covered: usize, last: bool, out: &mut Vec<u8>) -> Swept {
+        let view = View::of(text, last);
+        let until = if last {
+            text.len()
+        } else {
+            let undone = view.raw(self.doubtful(&view.bytes)).min(view.open);
+            // What is held back begins outside of escapes, so that it is read the same when more has come.
+            view.outside(self.doubtful(text).min(undone))
+        };
         let mut shown = covered;
         let mut hit = false;
-        if self.any.is_match(text) {
-            let mut found: Vec<_> = self.all.find_overlapping_iter(text).collect();
-            found.sort_by_key(|one| (one.start(), std::cmp::Reverse(one.end())));
-            for one in found.iter().take_while(|one| one.start() < until) {
-                if one.start() >= shown {
-                    out.extend_from_slice(text.get(shown..one.start()).unwrap_or_default());
-                    out.extend_from_slice(self.forms[one.pattern().as_usize()].mask.as_bytes());
-                    hit = true;
-                }
-                shown = shown.max(one.end());
+        for place in self.places(text, &view).iter().take_while(|place| place.start < until) {
+            if place.start >= shown {
+                out.extend_from_slice(text.get(shown..place.start).unwrap_or_default());
+                out.extend_from_slice(self.forms[place.form].mask.as_bytes());
+                hit = true;
             }
+            shown = shown.max(place.end);
         }
         out.extend_from_slice(text.get(shown..until).unwrap_or_default());
-        (shown.saturating_sub(until), hit)
+        Swept { until, covered: shown.saturating_sub(until), hit }
     }
+}
+
+/// Where a value stands.
+struct Place {
+    start: usize,
+    end: usize,
+    form: usize,
+}
+
+/// What became of a text.
+struct Swept {
+    /// What comes from here on is held back.
+    until: usize,
+    /// So many of the bytes that are held back belong to a mask that was written.
+    covered: usize,
+    /// Whether a mask was written.
+    hit: bool,
 }
 
 /// Bytes in pieces, redacted as they come. What may be the beginning of a value waits for the rest.
@@ -192,11 +233,10 @@ impl Stream {
             joined = [&self.held, bytes].concat();
             &joined
         };
-        let until = known.doubtful(text);
-        let (covered, hit) = known.sweep(text, self.covered, until, &mut out);
-        self.held = text.get(until..).unwrap_or_default().to_vec();
-        self.covered = covered;
-        self.hit |= hit;
+        let swept = known.sweep(text, self.covered, false, &mut out);
+        self.held = text.get(swept.until..).unwrap_or_default().to_vec();
+        self.covered = swept.covered;
+        self.hit |= swept.hit;
         out
     }
 
@@ -206,7 +246,7 @@ impl Stream {
         let covered = std::mem::take(&mut self.covered);
         let mut out = Vec::new();
         if let Some(known) = &self.known {
-            self.hit |= known.sweep(&held, covered, held.len(), &mut out).1;
+            self.hit |= known.sweep(&held, covered, true, &mut out).hit;
         }
         out
     }
@@ -239,17 +279,15 @@ fn still_text(bytes: Vec<u8>) -> String {
     String::from_utf8(bytes).expect("values begin and end between characters")
 }
 
-/// The ways in which a value is commonly written: as it is, inside JSON, inside an address. Most keys look the same in
-/// all of them. Other ways to write it in JSON are found when it has been decoded.
+/// The ways in which a value is written outside of JSON: as it is, and inside an address. Most keys look the same in
+/// both.
 fn written(value: &str) -> Vec<String> {
-    let json = value.replace('\\', "\\\\").replace('"', "\\\"");
-    let slashed = json.replace('/', "\\/");
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
     let address = |hex: fn(u8) -> String| -> String {
         value.bytes().map(|b| if plain(b) { char::from(b).to_string() } else { hex(b) }).collect()
     };
     let (upper, lower) = (address(|b| format!("%{b:02X}")), address(|b| format!("%{b:02x}")));
-    vec![value.to_owned(), json, slashed, upper, lower]
+    vec![value.to_owned(), upper, lower]
 }
 
 /// A name that can stand in any text, inside JSON too.
