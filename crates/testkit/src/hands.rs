@@ -31,7 +31,7 @@ pub struct Hands {
 }
 
 /// The tools that are offered, sorted by name.
-pub(crate) fn specs() -> Vec<ToolSpec> {
+pub fn specs() -> Vec<ToolSpec> {
     let spec = |name: &str, description: &str, keys: &[&str]| ToolSpec {
         name: name.to_owned(),
         description: description.to_owned(),

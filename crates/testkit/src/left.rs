@@ -34,6 +34,20 @@ pub struct Left {
 }
 
 impl World {
+    /// Blocks that have begun and not ended in a recorded reply.
+    pub(crate) fn open_blocks(&self, call: u64) -> Vec<u32> {
+        let mut open = Vec::new();
+        let events = self.said.get(&call).and_then(|attempts| attempts.last()).map(|said| said.events.as_slice());
+        for event in events.unwrap_or_default() {
+            match event {
+                ModelEvent::BlockStart { index, .. } => open.push(*index),
+                ModelEvent::BlockStop { index, .. } => open.retain(|other| other != index),
+                _ => {}
+            }
+        }
+        open
+    }
+
     /// Keeps what the model says, if somebody records it. An end is preceded by the recording so far.
     pub(crate) fn record(&mut self, call: u64, said: Result<&ModelEvent, &ModelFailure>) -> Result<(), Stop> {
         let Some(recorder) = self.recorder else { return Ok(()) };

@@ -21,11 +21,13 @@ mod tell;
 mod world;
 
 pub use fixtures::{fixture, fixtures, skipped, workspace_root};
+pub use hands::{Hands, specs as story_tools};
 pub use kill::{Deaths, Failure, kill_everywhere, tell};
 pub use left::{Left, Recorder, Said, left, left_killed};
 pub use memlog::{Death, MemLog};
 pub use process::{Deaf, Home, Listener, Process, was_killed};
 pub use sim::{Simulated, simulate, simulated_logs};
+pub use scene::SYSTEM_PROMPT as STORY_PROMPT;
 pub use story::{BadStory, Scene, Story};
 pub use world::{Break, Stop, SyncWhen, World};
 

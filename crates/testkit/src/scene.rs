@@ -18,6 +18,8 @@ pub(crate) const PARENT: SessionId = SessionId(Uuid::from_u128(0x0197_0000_0000_
 pub(crate) const CHILD: SessionId = SessionId(Uuid::from_u128(0x0197_0000_0000_7000_8000_0000_0000_0003));
 /// The fork of a `fork` line.
 pub(crate) const FORK: SessionId = SessionId(Uuid::from_u128(0x0197_0000_0000_7000_8000_0000_0000_0004));
+/// What the model of a story is told first.
+pub const SYSTEM_PROMPT: &str = "You are in a story.";
 const VERSION: &str = "0.0.0";
 
 /// What somebody says, as one text.
@@ -88,7 +90,7 @@ pub(crate) fn boot(scene: &Setting) -> Boot {
         host: "here".to_owned(),
         version: VERSION.to_owned(),
         tools: hands::specs(),
-        system_prompt: "You are in a story.".to_owned(),
+        system_prompt: SYSTEM_PROMPT.to_owned(),
         route: (!scene.no_model).then_some(route),
         no_route: if scene.no_model { "no model is configured".to_owned() } else { String::new() },
         fallbacks: (1..=scene.fallbacks)

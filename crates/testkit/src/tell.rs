@@ -297,6 +297,12 @@ impl<'a> Telling<'a> {
         if !self.world.requests.contains_key(&call) {
             return Ok(()); // the request was dropped
         }
+        if matches!(event, ModelEvent::Done { .. }) {
+            // What is recorded was decoded, and every decoder closes what is open before it says `Done`.
+            for index in self.world.open_blocks(call) {
+                self.says(call, ModelEvent::BlockStop { index, end: BlockEnd::default() })?;
+            }
+        }
         self.world.record(call, Ok(&event))?;
         if matches!(event, ModelEvent::Done { .. }) {
             self.world.requests.remove(&call);
@@ -313,6 +319,7 @@ impl<'a> Telling<'a> {
         if self.world.requests.remove(&call).is_none() {
             return Ok(());
         }
+        self.world.record(call, Err(&failure))?;
         self.world.feed(What::ModelFailed { call, failure })?;
         self.world.settle()
     }

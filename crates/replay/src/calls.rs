@@ -1,0 +1,245 @@
+//! Calls, as they came from outside: what a tool prepared, how a call ended, what a file said.
+//!
+//! What a call would touch is made again by the tool's own `prepare`, which is pure; only what it found by looking (the
+//! preview, a refusal of its arguments) and what it did come from the log.
+
+use minke_pod::{CallEnd, FileFound, Order, Prepared, Request, What};
+use minke_record::{Action, Actor, CallId, Class, Entry, Item, Kind, Outcome, Text, ToolResult};
+use minke_tool::Place;
+
+use crate::ReplayError;
+use crate::causes::{Look, Plan};
+use crate::mind::{Feed, Mind, Pending};
+use crate::timeline::{LogStep, OfCall, result_of};
+
+impl Look<'_> {
+    /// Plans for a step that begins with a dispatch.
+    pub(crate) fn dispatched(&self, mind: &Mind, step: LogStep<'_>) -> Result<Vec<Plan>, ReplayError> {
+        if let Some(guest) = self.guest(mind, step)? {
+            return Ok(vec![guest]);
+        }
+        let waiting = mind.checking.iter().map(|id| file_checked(id, FileFound::Before));
+        let mut plan = self.readied(mind, step, &step.dispatched())?;
+        plan.extend(self.readied(mind, step, &earlier(mind, &step.dispatched()))?);
+        plan.extend(waiting);
+        let mut forward = self.readied(mind, step, &step.dispatched())?;
+        forward.reverse();
+        let mut all = self.readied(mind, step, &all(mind))?;
+        all.extend(mind.checking.iter().map(|id| file_checked(id, FileFound::Before)));
+        Ok(vec![plan, forward, all])
+    }
+
+    /// Plans for a step that begins with a question about a call.
+    pub(crate) fn asked(&self, mind: &Mind, step: LogStep<'_>, id: &CallId) -> Result<Vec<Plan>, ReplayError> {
+        if let Some(guest) = self.guest(mind, step)? {
+            return Ok(vec![guest]);
+        }
+        let mut plan = self.readied(mind, step, &step.dispatched())?;
+        plan.extend(self.readied(mind, step, &[id])?);
+        Ok(vec![plan])
+    }
+
+    /// Plans for a step that begins with the result of a call that nobody closed from outside.
+    pub(crate) fn settled(&self, mind: &Mind, step: LogStep<'_>, result: &ToolResult) -> Result<Vec<Plan>, ReplayError> {
+        let Some(id) = result_of(result) else { return Ok(Vec::new()) };
+        let mut plans = Vec::new();
+        let others: Vec<&CallId> = step.dispatched();
+        for ready in [others.clone(), earlier(mind, &others)] {
+            let before = self.readied(mind, step, &ready)?;
+            if mind.running.contains(id) {
+                plans.push(with(before.clone(), self.ended(result, step.first)?));
+            }
+            if mind.checking.contains(id) {
+                let ended = self.ended(result, step.first)?;
+                plans.push(with(before.clone(), Some(file_checked(id, FileFound::After))));
+                plans.push(with(before.clone(), Some(file_checked(id, FileFound::Neither))));
+                let mut again = with(before.clone(), Some(file_checked(id, FileFound::Before)));
+                again.extend(ended);
+                plans.push(again);
+            }
+            if mind.preparing.iter().any(|pending| pending.call_id == *id) {
+                let mut plan = before;
+                plan.extend(self.readied(mind, step, &[id])?);
+                plans.push(plan);
+            }
+        }
+        if plans.is_empty() {
+            plans.extend(self.guest(mind, step)?);
+        }
+        Ok(plans)
+    }
+
+    /// These calls are prepared, the last one first: a call that is not prepared yet holds those behind it.
+    pub(crate) fn readied(&self, mind: &Mind, step: LogStep<'_>, ids: &[&CallId]) -> Result<Plan, ReplayError> {
+        let mut plan = Vec::new();
+        for pending in mind.preparing.iter().rev().filter(|pending| ids.contains(&&pending.call_id)) {
+            if let Some(prepared) = self.prepared(mind, step, pending)? {
+                plan.push(What::Prepared { call_id: pending.call_id.clone(), prepared }.into());
+            }
+        }
+        Ok(plan)
+    }
+
+    /// What the tool of a call said it would touch, or why the call cannot be made.
+    fn prepared(
+        &self,
+        mind: &Mind,
+        step: LogStep<'_>,
+        pending: &Pending,
+    ) -> Result<Option<Result<Prepared, String>>, ReplayError> {
+        let seq = step.first.seq;
+        // A client's call that was never made left no name.
+        let known = !pending.tool.is_empty();
+        let again = match mind.pod.state().facts.about.as_ref().filter(|_| known) {
+            Some(about) => {
+                let place = Place { cwd: about.cwd.clone().into(), scope: about.scope.clone() };
+                let arguments = self.blobs.text(&pending.arguments, seq)?;
+                (self.recipe.prepare)(&pending.tool, &arguments, &place)
+            }
+            None => None,
+        };
+        let dispatch = self.timeline.dispatch(&pending.call_id, step.at);
+        let preview = dispatch.and_then(|dispatch| dispatch.preview.clone());
+        let found = self.timeline.of_call(&pending.call_id, step.at);
+        if let Some(OfCall::Settled(result)) = found
+            && result.outcome == Outcome::Invalid
+        {
+            return Ok(Some(Err(self.message(result, seq)?)));
+        }
+        if let Some(again) = again {
+            return Ok(Some(again.map(|(class, action)| Prepared { class, action, preview })));
+        }
+        let once = |action| Some(Ok(Prepared { class: Class::Once, action, preview: None }));
+        Ok(match (found, dispatch) {
+            (Some(OfCall::Dispatched | OfCall::Asked(_)), Some(dispatch)) => Some(Ok(Prepared {
+                class: dispatch.class.clone(),
+                action: dispatch.action.clone(),
+                preview,
+            })),
+            (Some(OfCall::Asked(text)), None) => {
+                once(Action { command: Some(text.unwrap_or_default().to_owned()), side_effects: true, ..Action::default() })
+            }
+            (Some(OfCall::Settled(result)), _) if result.outcome == Outcome::Refused => once(refused(result)),
+            _ => None,
+        })
+    }
+
+    /// A call that a client made: nothing of it is in the log before this step.
+    fn guest(&self, mind: &Mind, step: LogStep<'_>) -> Result<Option<Plan>, ReplayError> {
+        let seq = step.first.seq;
+        let (id, by) = match &step.first.kind {
+            Kind::ToolDispatch(e) => (&e.call_id, e.by.clone()),
+            Kind::ToolResult(e) => match result_of(e) {
+                Some(id) => (id, e.by.clone()),
+                None => return Ok(None),
+            },
+            Kind::Ask(e) => match &e.subject.call_id {
+                Some(id) if mind.pod.state().call(id).is_none() => {
+                    let dispatch = self.timeline.dispatch(id, step.at).and_then(|e| e.by.clone());
+                    let result = self.timeline.result(id, step.at).and_then(|e| e.by.clone());
+                    (id, dispatch.or(result).or_else(|| Some(Actor::person("replay"))))
+                }
+                _ => return Ok(None),
+            },
+            _ => return Ok(None),
+        };
+        let Some(by) = by else { return Ok(None) };
+        let mut plan = Vec::new();
+        let dispatch = self.timeline.dispatch(id, step.at);
+        let pending = mind.preparing.iter().find(|pending| pending.call_id == *id).cloned();
+        let pending = match (pending, dispatch) {
+            (Some(pending), _) => pending,
+            (None, dispatch) => {
+                let tool = dispatch.map_or_else(String::new, |e| e.tool.clone());
+                let arguments = dispatch.and_then(|e| e.arguments.clone()).unwrap_or_default();
+                let order = Order::CallTool {
+                    name: tool.clone(),
+                    arguments: self.blobs.text(&arguments, seq)?,
+                    call_id: Some(id.clone()),
+                };
+                plan.push(ordered(by, order));
+                Pending { call_id: id.clone(), tool, arguments }
+            }
+        };
+        if let Some(prepared) = self.prepared(mind, step, &pending)? {
+            plan.push(What::Prepared { call_id: id.clone(), prepared }.into());
+        }
+        Ok(Some(plan))
+    }
+
+    /// Whether the question in this step is about a client's call of which the log keeps nothing else.
+    pub(crate) fn unknowable(&self, mind: &Mind, step: LogStep<'_>) -> bool {
+        match &step.first.kind {
+            Kind::Ask(e) => e.subject.call_id.as_ref().is_some_and(|id| {
+                mind.pod.state().call(id).is_none() && self.timeline.dispatch(id, step.at).is_none()
+            }),
+            _ => false,
+        }
+    }
+
+    /// How a started call ended.
+    pub(crate) fn ended(&self, result: &ToolResult, entry: &Entry) -> Result<Option<Feed>, ReplayError> {
+        let Item::ToolResult { call_id, summary, content, .. } = &result.item else { return Ok(None) };
+        let message = || self.message(result, entry.seq);
+        let ended = match &result.outcome {
+            Outcome::Done => {
+                let content = content.as_ref().map(|text: &Text| self.blobs.text(text, entry.seq)).transpose()?;
+                CallEnd::Done { summary: summary.clone(), content }
+            }
+            Outcome::Failed => CallEnd::Failed { message: message()? },
+            Outcome::Invalid => CallEnd::Invalid { message: message()? },
+            Outcome::TimedOut => {
+                let digits = |word: &str| word.parse().ok();
+                CallEnd::TimedOut { after_ms: summary.split(' ').find_map(digits).unwrap_or_default() }
+            }
+            Outcome::Refused | Outcome::Cancelled | Outcome::Lost | Outcome::Other(_) => return Ok(None),
+        };
+        Ok(Some(What::CallEnded { call_id: call_id.clone(), ended }.into()))
+    }
+
+    fn message(&self, result: &ToolResult, seq: u64) -> Result<String, ReplayError> {
+        match &result.item {
+            Item::ToolResult { content: Some(content), .. } => self.blobs.text(content, seq),
+            Item::ToolResult { summary, .. } => Ok(summary.clone()),
+            _ => Ok(String::new()),
+        }
+    }
+}
+
+/// An action that the gate refuses for the same reason, of a tool that this program does not have.
+fn refused(result: &ToolResult) -> Action {
+    let reason = result.verdict.as_ref().map_or("", |verdict| verdict.reason.as_str());
+    match reason.split_once(" is outside the scope ") {
+        Some((path, rest)) if rest.ends_with("write is not allowed there") => {
+            Action { writes: vec![path.to_owned()], side_effects: true, ..Action::default() }
+        }
+        Some((path, _)) => Action { reads: vec![path.to_owned()], ..Action::default() },
+        None => Action { command: Some(String::new()), side_effects: true, ..Action::default() },
+    }
+}
+
+pub(crate) fn file_checked(id: &CallId, found: FileFound) -> Feed {
+    What::FileChecked { call_id: id.clone(), found }.into()
+}
+
+/// An order of somebody who waits for no reply.
+pub(crate) fn ordered(from: Actor, order: Order) -> Feed {
+    What::Order(Box::new(Request { from, reply: None, order })).into()
+}
+
+fn with(mut plan: Plan, last: Option<Feed>) -> Plan {
+    plan.extend(last);
+    plan
+}
+
+fn all(mind: &Mind) -> Vec<&CallId> {
+    mind.preparing.iter().map(|pending| &pending.call_id).collect()
+}
+
+/// Calls that are not prepared yet and stand before the last of these.
+fn earlier<'m>(mind: &'m Mind, ids: &[&CallId]) -> Vec<&'m CallId> {
+    let order: Vec<&CallId> = mind.pod.state().facts.calls.iter().map(|call| &call.call_id).collect();
+    let last = order.iter().rposition(|id| ids.contains(id));
+    let place = |id: &CallId| order.iter().position(|other| *other == id);
+    all(mind).into_iter().filter(|id| last.is_some_and(|last| place(id).is_some_and(|at| at <= last))).collect()
+}

@@ -1,0 +1,39 @@
+//! The recipe: what this program would tell a pod when it begins, made anew rather than read from the log.
+//!
+//! The real one is the default. Tests bring their own, and show that a changed one is found.
+
+use std::path::Path;
+
+use minke_record::{Action, Class, PodName, ToolSpec};
+use minke_tool::Place;
+
+type SystemPrompt<'a> = Box<dyn Fn(&PodName, &Path) -> String + 'a>;
+type Prepare<'a> = Box<dyn Fn(&str, &str, &Place) -> Option<Result<(Class, Action), String>> + 'a>;
+
+/// What a pod is made from beside its log.
+pub struct Recipe<'a> {
+    /// What the model is told first, from the pod's name and working directory.
+    pub system_prompt: SystemPrompt<'a>,
+    /// Exactly what is offered, sorted by name.
+    pub tools: Vec<ToolSpec>,
+    /// What a call with these arguments would touch; `None` for a tool that is not here. Pure, like `Tool::prepare`.
+    pub prepare: Prepare<'a>,
+}
+
+impl Recipe<'static> {
+    /// What this program really does.
+    pub fn real() -> Recipe<'static> {
+        let tools = minke_tools::builtin();
+        let mut specs: Vec<ToolSpec> = tools.iter().map(|tool| tool.spec()).collect();
+        specs.sort_by(|a, b| a.name.cmp(&b.name));
+        Recipe {
+            system_prompt: Box::new(minke_context::prompts::system_prompt),
+            tools: specs,
+            prepare: Box::new(move |name, arguments, place| {
+                let tool = tools.iter().find(|tool| tool.spec().name == name)?;
+                let prepared = tool.prepare(arguments, place).map_err(|e| e.message().to_owned());
+                Some(prepared.map(|action| (tool.class(), action)))
+            }),
+        }
+    }
+}
