@@ -176,9 +176,13 @@ impl Known {
         let until = if last {
             text.len()
         } else {
-            let undone = view.raw(self.doubtful(&view.bytes)).min(view.open);
+            let plain = self.doubtful(text);
+            let undone = match &view.bytes {
+                Cow::Borrowed(_) => plain,
+                Cow::Owned(undone) => view.raw(self.doubtful(undone)).min(view.open),
+            };
             // What is held back begins outside of escapes, so that it is read the same when more has come.
-            view.outside(self.doubtful(text).min(undone))
+            view.outside(plain.min(undone))
         };
         let mut shown = covered;
         let mut hit = false;
