@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use super::json::{Arguments, Base64, Reminder, ResultText, Shown, tools};
 use super::names::{self, IdRule};
-use super::turns::{Answer, Heard, Images, Manner, Said, Thought, Turn, system_prompt, turns};
+use super::turns::{Answer, Heard, Images, Manner, Order, Said, Thought, Turn, system_prompt, turns};
 use super::{WireRequest, budget, effort, max_output, sends_tools, wanted};
 use crate::problem::Problem;
 use crate::settings::{Caching, Settings, ToolUse};
@@ -30,6 +30,7 @@ const MOST_MARKS: u32 = 4;
 const MANNER: Manner = Manner {
     sends: |thought| thought.signature.is_some() || is_redacted(thought),
     ends_with_thought: false,
+    order: Order::CallsLast,
     ids: IdRule { exact: None, longest: 64, plain: true },
     // 5 MB as base64.
     images: Images { types: &["image/png", "image/jpeg", "image/gif", "image/webp"], longest: 3_750_000 },
@@ -251,7 +252,8 @@ fn heard_block<'a>(piece: &'a Heard<'a>) -> Block<'a> {
 }
 
 fn says_something(answer: &Answer<'_>) -> bool {
-    !answer.summary.is_empty() || answer.content.is_some_and(|text| !text.is_empty())
+    let blank = |text: &str| text.trim().is_empty();
+    !blank(answer.summary) || answer.content.is_some_and(|text| !blank(text))
 }
 
 fn said_block<'a>(piece: &'a Said<'a>) -> Block<'a> {

@@ -14,7 +14,7 @@ use serde_json::value::RawValue;
 
 use super::json::{ArgumentsText, DataUrl, Reminder, ResultText, Shown, tools};
 use super::names::{self, IdRule};
-use super::turns::{Call, Heard, Images, Manner, Picture, Said, Thought, Turn, system_prompt, turns};
+use super::turns::{Call, Heard, Images, Manner, Order, Picture, Said, Thought, Turn, system_prompt, turns};
 use super::{WireRequest, effort, max_output, sends_tools, wanted};
 use crate::problem::Problem;
 use crate::settings::{Quirks, Settings, ToolUse};
@@ -253,6 +253,7 @@ fn manner(quirks: &Quirks) -> Manner {
             _ => |thought| !thought.text.is_empty(),
         },
         ends_with_thought: true,
+        order: Order::AsSaid,
         ids: IdRule { exact: quirks.call_id_chars, longest: 40, plain: false },
         images: Images {
             types: &["image/png", "image/jpeg", "image/gif", "image/webp"],

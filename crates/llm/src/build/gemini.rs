@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use super::json::{Arguments, Base64, Reminder, ResultText, Shown, tools};
 use super::names::{self, IdRule};
-use super::turns::{Call, Heard, Images, Manner, Said, Turn, system_prompt, turns};
+use super::turns::{Call, Heard, Images, Manner, Order, Said, Turn, system_prompt, turns};
 use super::{WireRequest, budget, effort, max_output, sends_tools, wanted};
 use crate::problem::Problem;
 use crate::settings::{ReasoningKind, Settings};
@@ -23,6 +23,7 @@ const NO_SIGNATURE: &str = "skip_thought_signature_validator";
 const MANNER: Manner = Manner {
     sends: |thought| thought.signature.is_some(),
     ends_with_thought: true,
+    order: Order::AsSaid,
     ids: IdRule { exact: None, longest: 64, plain: true },
     images: Images {
         types: &["image/png", "image/jpeg", "image/webp", "image/heic", "image/heif"],
@@ -242,15 +243,14 @@ fn said_parts<'a>(said: &'a [Said<'a>], call_signatures: bool) -> Vec<Part<'a>> 
             Said::Text(text) => parts.push(Part::Text { text }),
             Said::Thought(thought) => {
                 let signature = thought.signature.unwrap_or_default();
-                if thought.text.is_empty()
-                    && let Some(Said::Call(call)) = pieces.peek()
-                {
+                let blank = thought.text.trim().is_empty();
+                if blank && let Some(Said::Call(call)) = pieces.peek() {
                     parts.push(call_part(call, Some(signature)));
                     first_call = false;
                     pieces.next();
                 } else {
-                    let (text, is_thought) = (thought.text, !thought.text.is_empty());
-                    parts.push(Part::Thought { text, thought: is_thought, thought_signature: signature });
+                    let text = thought.text;
+                    parts.push(Part::Thought { text, thought: !blank, thought_signature: signature });
                 }
             }
             Said::Call(call) => {

@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use super::json::{ArgumentsText, DataUrl, ResultText, Shown, tools};
 use super::names::{self, IdRule};
-use super::turns::{Heard, Images, Manner, Said, Thought, Turn, system_prompt, turns};
+use super::turns::{Heard, Images, Manner, Order, Said, Thought, Turn, system_prompt, turns};
 use super::{WireRequest, effort, max_output, sends_tools, wanted};
 use crate::problem::Problem;
 use crate::settings::{ReasoningKind, Settings, ToolUse};
@@ -22,13 +22,14 @@ const LEAST_OUTPUT: u64 = 16;
 const MANNER: Manner = Manner {
     sends: |thought| thought.encrypted.is_some() || is_open(thought),
     ends_with_thought: false,
+    order: Order::TextsFirst,
     ids: IdRule { exact: None, longest: 64, plain: false },
     images: Images { types: &["image/png", "image/jpeg", "image/gif", "image/webp"], longest: 20_000_000 },
 };
 
 /// Whether the reasoning itself came, not a summary of it: servers of open models give it so and want it back so.
 fn is_open(thought: &Thought<'_>) -> bool {
-    thought.encrypted.is_none() && thought.summary.is_empty() && !thought.text.is_empty()
+    thought.encrypted.is_none() && thought.summary.is_empty() && !thought.text.trim().is_empty()
 }
 
 #[derive(Serialize)]
@@ -115,7 +116,8 @@ pub(super) fn build(prompt: &Prompt, settings: &Settings) -> Result<WireRequest,
             Turn::Assistant(said) => input.extend(said.iter().map(spoken)),
         }
     }
-    let reasons = settings.capability.reasoning != ReasoningKind::None;
+    let encrypted = |item: &Item<'_>| matches!(item, Item::Reasoning { encrypted_content: Some(_), .. });
+    let reasons = settings.capability.reasoning != ReasoningKind::None || input.iter().any(encrypted);
     let body = Body {
         model: &settings.model_id,
         stream: true,

@@ -30,8 +30,32 @@ pub(super) struct Manner {
     pub(super) sends: fn(&Thought<'_>) -> bool,
     /// Whether a thought may be the last of what the assistant said.
     pub(super) ends_with_thought: bool,
+    pub(super) order: Order,
     pub(super) ids: IdRule,
     pub(super) images: Images,
+}
+
+/// In what order a reply is told again. Some servers take a text after a call for the end of the reply, and miss the
+/// results that the call must have by then.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Order {
+    AsSaid,
+    /// Texts before the first call, thoughts in their place.
+    TextsFirst,
+    /// Nothing after the first call but calls.
+    CallsLast,
+}
+
+impl Order {
+    fn put(self, said: &mut [Said<'_>]) {
+        let Some(first) = said.iter().position(|piece| matches!(piece, Said::Call(_))) else { return };
+        let Some(rest) = said.get_mut(first..) else { return };
+        match self {
+            Order::AsSaid => {}
+            Order::TextsFirst => rest.sort_by_key(|piece| !matches!(piece, Said::Text(_))),
+            Order::CallsLast => rest.sort_by_key(|piece| matches!(piece, Said::Call(_))),
+        }
+    }
 }
 
 /// Which images a scheme takes. Another one would be refused in this and in every later request of the session.
@@ -284,12 +308,13 @@ impl<'a> Grouping<'a> {
 
     /// One reply and what it was told after it.
     fn end_round(&mut self) -> Result<(), Problem> {
+        let mut said = std::mem::take(&mut self.said);
+        self.manner.order.put(&mut said);
         if !self.manner.ends_with_thought {
-            while matches!(self.said.last(), Some(Said::Thought(_))) {
-                self.said.pop();
+            while matches!(said.last(), Some(Said::Thought(_))) {
+                said.pop();
             }
         }
-        let said = std::mem::take(&mut self.said);
         if said.iter().any(|piece| !matches!(piece, Said::Thought(_))) {
             if self.turns.is_empty() {
                 self.turns.push(Turn::User(vec![Heard::Text(BEGAN_EARLIER.into())]));

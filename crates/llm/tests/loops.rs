@@ -1,0 +1,219 @@
+//! Tool loops: what we send after a recorded answer is what the provider took.
+//!
+//! A loop has requests and answers by turns, and each next request was accepted. The answer goes through our decoder, its
+//! blocks become items as the mind makes them, the results are those of the recorded next request; then our next request
+//! is compared with the recorded one as in `tests/requests.rs`: order, calls, signatures, encrypted reasoning.
+//! Recorded clients were not perfect. What they changed of the model's words is forgiven them, one by one, and printed:
+//! no reasoning sent back at all; typographic quotes made plain; an empty object where the model gave an argument.
+
+mod common;
+mod meaning;
+mod validators;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use minke_llm::{Decoder, Scheme, build};
+use minke_model::{BlockEnd, BlockKind, ModelEvent};
+use minke_record::{Content, Item, Role};
+use serde_json::Value;
+
+use meaning::{Meaning, Piece, Who};
+use validators::story::SCHEMES;
+use validators::validate;
+
+#[derive(Default)]
+struct Tally {
+    requests: usize,
+    with_reasoning: usize,
+    notes: Vec<String>,
+}
+
+#[test]
+fn the_next_request_of_a_loop_is_one_that_the_provider_took() {
+    let mut tally = Tally::default();
+    let mut wrong = Vec::new();
+    for (scheme, folder) in
+        SCHEMES.into_iter().zip(["anthropic", "openai-responses", "openai-chat", "gemini"])
+    {
+        let loops = folders(&common::providers().join("loops").join(folder));
+        assert!(loops.len() >= 2, "no loops of {folder}");
+        let before = tally.requests;
+        for place in loops {
+            for turn in 1.. {
+                if !place.join(format!("turn-{}.request.json", turn + 1)).is_file() {
+                    break;
+                }
+                if let Err(why) = follow(scheme, &place, turn, &mut tally) {
+                    wrong.push(format!("{} turn {turn}: {why}", place.display()));
+                }
+            }
+        }
+        assert!(tally.requests > before, "no loop of {folder} was compared");
+    }
+    eprintln!("{} next requests compared, {} with reasoning", tally.requests, tally.with_reasoning);
+    for note in &tally.notes {
+        eprintln!("  {note}");
+    }
+    assert!(wrong.is_empty(), "{} differ:\n{}", wrong.len(), wrong.join("\n"));
+}
+
+fn folders(place: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(place).unwrap_or_else(|e| panic!("{}: {e}", place.display()));
+    let mut folders: Vec<_> =
+        entries.map(|entry| entry.unwrap().path()).filter(|path| path.is_dir()).collect();
+    folders.sort();
+    folders
+}
+
+fn follow(scheme: Scheme, place: &Path, turn: usize, tally: &mut Tally) -> Result<(), String> {
+    let name = format!("{} turn {turn}", place.file_name().unwrap().to_string_lossy());
+    let request = |turn: usize| {
+        let text =
+            std::fs::read(place.join(format!("turn-{turn}.request.json"))).map_err(|e| e.to_string())?;
+        meaning::read(scheme, &serde_json::from_slice(&text).map_err(|e| e.to_string())?)
+    };
+    let (before, mut theirs) = match (request(turn), request(turn + 1)) {
+        (Ok(before), Ok(theirs)) => (before, theirs),
+        (Err(why), _) | (_, Err(why)) => {
+            tally.notes.push(format!("{name}: not compared: {why}"));
+            return Ok(());
+        }
+    };
+    let known = before.turns.len();
+    if theirs.turns.len() != known + 2 || theirs.turns[..known] != before.turns {
+        return Err("the next request is not this one, an answer and what came of it".to_owned());
+    }
+    let mut ours = next_request(scheme, &before, &theirs, &answer(scheme, place, turn)?)?;
+    if thoughts(&theirs) == 0 && thoughts(&ours) > 0 {
+        tally.notes.push(format!("{name}: the recorded client sent no reasoning back; ours is not compared"));
+        without_thoughts(&mut ours);
+    } else if thoughts(&theirs) > 0 {
+        tally.with_reasoning += 1;
+    }
+    for (theirs, ours) in theirs.turns.iter_mut().zip(&mut ours.turns) {
+        for (theirs, ours) in theirs.pieces.iter_mut().zip(&mut ours.pieces) {
+            tally.notes.extend(forgive(theirs, ours).map(|what| format!("{name}: {what}")));
+        }
+    }
+    tally.requests += 1;
+    meaning::difference(&theirs, &ours).map_or(Ok(()), Err)
+}
+
+/// Takes back what a recorded client did to the model's words. Gives what it was.
+fn forgive(theirs: &mut Piece, ours: &mut Piece) -> Option<&'static str> {
+    match (theirs, ours) {
+        (Piece::Text(theirs), Piece::Text(ours)) if theirs != ours && *theirs == plain(ours) => {
+            ours.clone_from(theirs);
+            Some("the recorded client made typographic quotes plain")
+        }
+        (Piece::Call { arguments: theirs, .. }, Piece::Call { arguments: ours, .. }) => {
+            let found = fill(theirs, ours);
+            found.then_some("the recorded client lost an argument")
+        }
+        _ => None,
+    }
+}
+
+fn plain(text: &str) -> String {
+    text.replace(['\u{2018}', '\u{2019}'], "'").replace(['\u{201c}', '\u{201d}'], "\"")
+}
+
+/// Puts our value where theirs is an empty object and ours is no object. Gives whether there was such a place.
+fn fill(theirs: &mut Value, ours: &Value) -> bool {
+    match (&mut *theirs, ours) {
+        (Value::Object(theirs), Value::Object(ours)) => {
+            let pairs = theirs.iter_mut().filter_map(|(key, value)| Some((value, ours.get(key)?)));
+            pairs.fold(false, |found, (theirs, ours)| fill(theirs, ours) || found)
+        }
+        (Value::Object(lost), ours) if lost.is_empty() => {
+            *theirs = ours.clone();
+            true
+        }
+        _ => false,
+    }
+}
+
+fn thoughts(meaning: &Meaning) -> usize {
+    let pieces = meaning.turns.iter().flat_map(|turn| &turn.pieces);
+    pieces.filter(|piece| matches!(piece, Piece::Thought { .. })).count()
+}
+
+fn without_thoughts(meaning: &mut Meaning) {
+    for turn in &mut meaning.turns {
+        turn.pieces.retain(|piece| !matches!(piece, Piece::Thought { .. }));
+    }
+}
+
+/// What the model answered, as events.
+fn answer(scheme: Scheme, place: &Path, turn: usize) -> Result<Vec<ModelEvent>, String> {
+    let body = std::fs::read(place.join(format!("turn-{turn}.sse")))
+        .or_else(|_| std::fs::read(place.join(format!("turn-{turn}.json"))))
+        .map_err(|e| e.to_string())?;
+    let mut decoder = Decoder::new(scheme);
+    let mut events = Vec::new();
+    decoder
+        .push(&body, &mut events)
+        .and_then(|()| decoder.finish(&mut events))
+        .map_err(|problem| format!("{problem:?}"))?;
+    Ok(events)
+}
+
+/// Our next request: what was said before, the answer as the mind keeps it, the recorded results.
+fn next_request(
+    scheme: Scheme,
+    before: &Meaning,
+    theirs: &Meaning,
+    answer: &[ModelEvent],
+) -> Result<Meaning, String> {
+    let (mut prompt, settings) = meaning::prompt(scheme, theirs);
+    let by = meaning::by(theirs);
+    let mut calls = 0;
+    let mut items = meaning::items(&before.turns, &by, &mut calls, &mut BTreeMap::new());
+    items.extend(blocks(answer).into_iter().map(|(kind, text, end)| item(kind, text, end, &by, &mut calls)));
+    let told = theirs.turns.last().filter(|turn| turn.who == Who::User).ok_or("no results")?;
+    items.extend(meaning::items(std::slice::from_ref(told), &by, &mut calls, &mut BTreeMap::new()));
+    prompt.items = items.into_iter().map(Arc::new).collect();
+    let request = build(&prompt, &settings).map_err(|problem| problem.text)?;
+    let request: Value = serde_json::from_slice(&request.body).map_err(|e| e.to_string())?;
+    validate(&request, &settings)?;
+    meaning::read(scheme, &request)
+}
+
+/// The blocks of an answer, in the order in which they began.
+fn blocks(events: &[ModelEvent]) -> Vec<(BlockKind, String, BlockEnd)> {
+    let mut blocks: Vec<(BlockKind, String, BlockEnd)> = Vec::new();
+    for event in events {
+        match event {
+            ModelEvent::BlockStart { index, kind } => {
+                assert_eq!(*index as usize, blocks.len());
+                blocks.push((kind.clone(), String::new(), BlockEnd::default()));
+            }
+            ModelEvent::Delta { index, text } => blocks[*index as usize].1.push_str(text),
+            ModelEvent::BlockStop { index, end } => blocks[*index as usize].2 = end.clone(),
+            _ => {}
+        }
+    }
+    blocks
+}
+
+fn item(kind: BlockKind, text: String, end: BlockEnd, by: &str, calls: &mut usize) -> Item {
+    match kind {
+        BlockKind::Text => Item::assistant(text),
+        BlockKind::Refusal => {
+            Item::Message { role: Role::Assistant, content: vec![Content::Refusal { text: text.into() }] }
+        }
+        BlockKind::Thinking => Item::Reasoning {
+            text: text.into(),
+            summary: end.summary,
+            signature: end.signature.map(Into::into),
+            encrypted: end.encrypted.map(Into::into),
+            by: Some(by.to_owned()),
+        },
+        BlockKind::ToolCall { name, .. } => {
+            *calls += 1;
+            Item::ToolCall { call_id: meaning::call_id(*calls - 1), name, arguments: text.into() }
+        }
+    }
+}

@@ -1,0 +1,136 @@
+//! Reads requests of the Messages API.
+
+use minke_model::{Effort, Reasoning};
+use serde_json::Value;
+
+use super::{Piece, Read, Reader, Who, list, map, string};
+
+pub(super) fn read(reader: &mut Reader, request: &Value) -> Read {
+    let body = map(request, "request")?;
+    reader.meaning.model = string(&request["model"]);
+    reader.meaning.max_output = request["max_tokens"].as_u64();
+    match body.get("system") {
+        Some(Value::String(text)) => reader.meaning.system.push(text.clone()),
+        Some(blocks) => {
+            for block in list(blocks, "system")? {
+                reader.meaning.system.push(string(&block["text"]));
+            }
+        }
+        None => {}
+    }
+    for tool in body.get("tools").map(|tools| list(tools, "tools")).transpose()?.unwrap_or_default() {
+        match tool.get("input_schema") {
+            Some(schema) => reader.tool(&tool["name"], tool.get("description"), schema),
+            None => {
+                reader.meaning.ignored.insert(format!("tools: the provider's own {}", tool["type"]));
+            }
+        }
+        reader.rest(
+            map(tool, "tool")?,
+            "tools[].",
+            &["name", "description", "input_schema", "type", "cache_control"],
+        );
+    }
+    thinking(reader, request);
+    for message in list(&request["messages"], "messages")? {
+        let who = if map(message, "message")?["role"] == "assistant" { Who::Assistant } else { Who::User };
+        reader.turn(who);
+        match &message["content"] {
+            Value::String(text) => reader.turn(who).push(Piece::Text(text.clone())),
+            blocks => {
+                for one in list(blocks, "content")? {
+                    block(reader, who, one)?;
+                }
+            }
+        }
+    }
+    let read = ["model", "max_tokens", "system", "tools", "thinking", "output_config", "messages"];
+    reader.rest(body, "", &read);
+    Ok(())
+}
+
+fn thinking(reader: &mut Reader, request: &Value) {
+    let effort = &request["output_config"]["effort"];
+    reader.meaning.reasoning = match request["thinking"]["type"].as_str() {
+        Some("enabled") => request["thinking"]["budget_tokens"].as_u64().map(Reasoning::Budget),
+        Some("adaptive") => {
+            reader.meaning.dialect.adaptive = true;
+            // What the API documents for a request that names none.
+            let word = effort.as_str().unwrap_or("high");
+            let word = if word == "max" { "xhigh" } else { word };
+            serde_json::from_value(Value::from(word)).ok().map(Reasoning::Effort)
+        }
+        Some("disabled") => Some(Reasoning::Effort(Effort::None)),
+        _ => {
+            if !effort.is_null() {
+                reader.meaning.ignored.insert("output_config.effort without thinking".to_owned());
+            }
+            None
+        }
+    };
+    if !request["thinking"]["display"].is_null() {
+        reader.meaning.ignored.insert("thinking.display".to_owned());
+    }
+}
+
+fn block(reader: &mut Reader, who: Who, block: &Value) -> Read {
+    let kind = block["type"].as_str().unwrap_or_default();
+    match kind {
+        "text" => reader.turn(who).push(Piece::Text(string(&block["text"]))),
+        "thinking" => reader.turn(who).push(Piece::Thought {
+            text: string(&block["thinking"]),
+            summary: Vec::new(),
+            signature: Some(string(&block["signature"])),
+            encrypted: None,
+        }),
+        "redacted_thinking" => reader.turn(who).push(Piece::Thought {
+            text: String::new(),
+            summary: Vec::new(),
+            signature: None,
+            encrypted: Some(string(&block["data"])),
+        }),
+        "tool_use" => reader.call(&string(&block["id"]), &string(&block["name"]), block["input"].clone()),
+        "tool_result" => {
+            let text = match &block["content"] {
+                Value::Array(parts) => texts(parts)?,
+                other => string(other),
+            };
+            let error = block["is_error"].as_bool().unwrap_or(false);
+            reader.result(block["tool_use_id"].as_str(), None, text, error)?;
+        }
+        "image" if block["source"]["type"] == "base64" => {
+            let (media_type, base64) =
+                (string(&block["source"]["media_type"]), string(&block["source"]["data"]));
+            reader.turn(who).push(Piece::Image { media_type, base64 });
+        }
+        other => return Err(format!("a block `{other}`, which our history does not have")),
+    }
+    let read = [
+        "type",
+        "text",
+        "thinking",
+        "signature",
+        "data",
+        "id",
+        "name",
+        "input",
+        "content",
+        "is_error",
+        "tool_use_id",
+        "source",
+        "cache_control",
+    ];
+    reader.rest(map(block, "block")?, "content[].", &read);
+    Ok(())
+}
+
+fn texts(parts: &[Value]) -> Read<String> {
+    let mut joined = Vec::new();
+    for part in parts {
+        match part["type"].as_str() {
+            Some("text") => joined.push(string(&part["text"])),
+            other => return Err(format!("{other:?} inside a result; ours are texts")),
+        }
+    }
+    Ok(joined.join("\n"))
+}

@@ -1,0 +1,121 @@
+//! Reads requests of chat completions.
+
+use minke_model::Reasoning;
+use serde_json::Value;
+
+use super::{Piece, Read, Reader, Who, list, map, parsed, string};
+
+pub(super) fn read(reader: &mut Reader, request: &Value) -> Read {
+    let body = map(request, "request")?;
+    reader.meaning.model = string(&request["model"]);
+    for field in ["max_tokens", "max_completion_tokens"] {
+        if let Some(tokens) = request[field].as_u64() {
+            reader.meaning.max_output = Some(tokens);
+            reader.meaning.dialect.max_tokens_field = Some(field.to_owned());
+        }
+    }
+    let effort = &request["reasoning_effort"];
+    reader.meaning.reasoning = serde_json::from_value(effort.clone()).ok().map(Reasoning::Effort);
+    for tool in body.get("tools").map(|tools| list(tools, "tools")).transpose()?.unwrap_or_default() {
+        let function = map(&tool["function"], "function")?;
+        reader.tool(&tool["function"]["name"], function.get("description"), &tool["function"]["parameters"]);
+        reader.rest(function, "tools[].function.", &["name", "description", "parameters"]);
+    }
+    for one in list(&request["messages"], "messages")? {
+        message(reader, one)?;
+    }
+    let read = ["model", "max_tokens", "max_completion_tokens", "reasoning_effort", "tools", "messages"];
+    reader.rest(body, "", &read);
+    Ok(())
+}
+
+fn message(reader: &mut Reader, message: &Value) -> Read {
+    let pieces = content(&message["content"])?;
+    match message["role"].as_str() {
+        Some(role @ ("system" | "developer")) if reader.meaning.turns.is_empty() => {
+            reader.meaning.dialect.system_role = Some(role.to_owned());
+            for piece in pieces {
+                if let Piece::Text(text) = piece {
+                    reader.meaning.system.push(text);
+                }
+            }
+        }
+        Some("user") => reader.turn(Who::User).extend(pieces),
+        Some("assistant") => {
+            thoughts(reader, message);
+            reader.turn(Who::Assistant).extend(pieces);
+            for call in message["tool_calls"].as_array().map(Vec::as_slice).unwrap_or_default() {
+                let function = &call["function"];
+                reader.call(&string(&call["id"]), &string(&function["name"]), parsed(&function["arguments"]));
+            }
+        }
+        Some("tool") => {
+            let text = pieces.into_iter().map(|piece| match piece {
+                Piece::Text(text) => Ok(text),
+                other => Err(format!("{other:?} inside a result")),
+            });
+            let text = text.collect::<Read<Vec<_>>>()?.join("\n");
+            reader.result(message["tool_call_id"].as_str(), None, text, false)?;
+        }
+        other => return Err(format!("a message of {other:?} in mid-history")),
+    }
+    let read = [
+        "role",
+        "content",
+        "tool_calls",
+        "tool_call_id",
+        "reasoning_content",
+        "reasoning",
+        "reasoning_details",
+    ];
+    reader.rest(map(message, "message")?, "messages[].", &read);
+    Ok(())
+}
+
+fn thoughts(reader: &mut Reader, message: &Value) {
+    for field in ["reasoning_content", "reasoning"] {
+        if let Some(text) = message[field].as_str() {
+            reader.meaning.dialect.reasoning_field = Some(field.to_owned());
+            if !text.is_empty() {
+                let (text, summary) = (text.to_owned(), Vec::new());
+                reader.turn(Who::Assistant).push(Piece::Thought {
+                    text,
+                    summary,
+                    signature: None,
+                    encrypted: None,
+                });
+            }
+        }
+    }
+    if let Some(details) = message["reasoning_details"].as_array() {
+        reader.meaning.dialect.reasoning_field = Some("reasoning_details".to_owned());
+        let mut sorted = Value::Array(details.clone());
+        sorted.sort_all_objects();
+        let encrypted = Some(sorted.to_string());
+        let (text, summary) = (String::new(), Vec::new());
+        reader.turn(Who::Assistant).push(Piece::Thought { text, summary, signature: None, encrypted });
+    }
+}
+
+fn content(value: &Value) -> Read<Vec<Piece>> {
+    match value {
+        Value::Null => Ok(Vec::new()),
+        Value::String(text) => Ok(vec![Piece::Text(text.clone())]),
+        parts => list(parts, "content")?
+            .iter()
+            .map(|part| match part["type"].as_str() {
+                Some("text") => Ok(Piece::Text(string(&part["text"]))),
+                Some("image_url") => image(&part["image_url"]["url"]),
+                other => Err(format!("a part {other:?}, which our history does not have")),
+            })
+            .collect(),
+    }
+}
+
+/// An image in an URL; one that lies elsewhere is not ours to send.
+pub(super) fn image(url: &Value) -> Read<Piece> {
+    let parts =
+        url.as_str().and_then(|url| url.strip_prefix("data:")).and_then(|rest| rest.split_once(";base64,"));
+    let (media_type, base64) = parts.ok_or("an image that is not in the request")?;
+    Ok(Piece::Image { media_type: media_type.to_owned(), base64: base64.to_owned() })
+}

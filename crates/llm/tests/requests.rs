@@ -1,0 +1,363 @@
+//! Requests: what we would send is taken by its scheme, and means what others sent for the same conversation.
+//!
+//! The validators (`validators/`) are written from the public formats; the comparison with recorded requests is described
+//! in `meaning/`. Loops of several requests are in `tests/loops.rs`.
+
+mod common;
+mod meaning;
+mod validators;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use minke_llm::{Caching, Reason, Scheme, ToolUse, build};
+use minke_model::{Effort, Reasoning};
+use minke_record::{Item, Role};
+use proptest::prelude::*;
+use proptest::test_runner::TestRunner;
+use serde_json::Value;
+use std::sync::Arc;
+
+use validators::story::{self, SCHEMES};
+use validators::{broken, histories, validate};
+
+/// Random histories for each scheme.
+const CASES: u32 = 400;
+
+fn built(prompt: &minke_model::Prompt, settings: &minke_llm::Settings) -> Value {
+    let request = build(prompt, settings).unwrap_or_else(|problem| panic!("{problem:?}"));
+    serde_json::from_slice(&request.body).unwrap()
+}
+
+#[test]
+fn a_conversation_with_everything_in_it_is_taken_by_every_scheme_whoever_held_it() {
+    for scheme in SCHEMES {
+        let settings = story::settings(scheme);
+        for held_with in SCHEMES {
+            let request = built(&story::prompt(held_with, &settings), &settings);
+            if let Err(wrong) = validate(&request, &settings) {
+                panic!("{scheme:?}, held with {held_with:?}: {wrong}\n{request:#}");
+            }
+        }
+    }
+}
+
+#[test]
+fn the_validators_refuse_what_is_broken() {
+    for scheme in SCHEMES {
+        let settings = story::settings(scheme);
+        let good = built(&story::prompt(scheme, &settings), &settings);
+        validate(&good, &settings).unwrap();
+        let breaks = broken::breaks(scheme);
+        assert!(breaks.len() > 20);
+        for (name, damage) in breaks {
+            let mut bad = good.clone();
+            damage(&mut bad);
+            assert_ne!(bad, good, "{scheme:?}: `{name}` breaks nothing");
+            assert!(validate(&bad, &settings).is_err(), "{scheme:?}: `{name}` passed\n{bad:#}");
+        }
+    }
+}
+
+#[test]
+fn any_history_gives_a_request_that_its_scheme_takes() {
+    for scheme in SCHEMES {
+        let mut runner = TestRunner::new(ProptestConfig {
+            cases: CASES,
+            failure_persistence: None,
+            ..ProptestConfig::default()
+        });
+        let verdict = runner.run(&histories::prompts(scheme), |(prompt, settings)| {
+            let request = build(&prompt, &settings);
+            let request = request.map_err(|problem| TestCaseError::fail(format!("{problem:?}")))?;
+            let json: Value = serde_json::from_slice(&request.body).unwrap();
+            validate(&json, &settings).map_err(|wrong| TestCaseError::fail(format!("{wrong}\n{json:#}")))
+        });
+        if let Err(e) = verdict {
+            panic!("{scheme:?}: {e}");
+        }
+    }
+}
+
+#[test]
+fn a_history_that_nobody_would_take_is_refused_before_it_is_sent() {
+    for scheme in SCHEMES {
+        let settings = story::settings(scheme);
+        let refused = |change: fn(&mut Vec<Arc<Item>>), says: &str| {
+            let mut prompt = story::prompt(scheme, &settings);
+            change(&mut prompt.items);
+            let problem = build(&prompt, &settings).unwrap_err();
+            assert_eq!(problem.reason, Reason::BadRequest);
+            assert!(problem.text.contains(says), "{scheme:?}: {}", problem.text);
+        };
+        refused(Vec::clear, "nothing to ask");
+        refused(|items| drop(items.pop()), "ends with the assistant");
+        refused(
+            |items| {
+                items
+                    .retain(|item| !matches!(&**item, Item::ToolResult { call_id, .. } if call_id.0 == "two"))
+            },
+            "`two` of Read has no result",
+        );
+        refused(
+            |items| {
+                items.retain(|item| !matches!(&**item, Item::ToolCall { call_id, .. } if call_id.0 == "two"))
+            },
+            "no such call",
+        );
+    }
+    let scripted = story::settings(Scheme::Scripted);
+    assert!(build(&story::prompt(Scheme::Scripted, &scripted), &scripted).is_err());
+}
+
+#[test]
+fn the_reasoning_of_another_model_is_left_out() {
+    for scheme in SCHEMES {
+        let settings = story::settings(scheme);
+        let own = built(&story::prompt(scheme, &settings), &settings).to_string();
+        let marks = ["c2lnbmVk", "Z0FBQUFB", "cmVkYWN0ZWQ=", "Something else."];
+        assert!(marks.iter().any(|mark| own.contains(mark)), "{scheme:?} sends none of its own");
+        for other in SCHEMES.into_iter().filter(|other| *other != scheme) {
+            let moved = built(&story::prompt(other, &settings), &settings).to_string();
+            for mark in marks {
+                assert!(!moved.contains(mark), "{scheme:?} got {mark} of {other:?}: {moved}");
+            }
+        }
+    }
+}
+
+#[test]
+fn results_stand_in_the_order_of_their_calls() {
+    let texts = ["2 lines", "c.txt: no such file", "the arguments of Bash"];
+    for scheme in SCHEMES {
+        let settings = story::settings(scheme);
+        let request = built(&story::prompt(scheme, &settings), &settings).to_string();
+        let places: Vec<_> = texts.iter().map(|text| request.find(text).unwrap()).collect();
+        assert!(places.is_sorted(), "{scheme:?}: {places:?}");
+        assert!(request.contains("invalid_arguments"), "{scheme:?} lost what the model wrote");
+        assert!(request.contains("not shown: its content is missing"), "{scheme:?}");
+    }
+}
+
+#[test]
+fn a_model_without_tools_or_eyes_is_told_in_words() {
+    for scheme in SCHEMES {
+        let mut settings = story::settings(scheme);
+        settings.capability.tools = ToolUse::None;
+        settings.capability.vision = false;
+        let request = built(&story::prompt(scheme, &settings), &settings);
+        validate(&request, &settings).unwrap();
+        let text = request.to_string();
+        assert!(
+            text.contains("[I called Read with") && text.contains("[Result of Read]"),
+            "{scheme:?}: {text}"
+        );
+        assert!(text.contains("this model cannot see images"), "{scheme:?}");
+    }
+}
+
+#[test]
+fn marks_stand_where_the_next_request_will_look() {
+    let mut settings = story::settings(Scheme::Anthropic);
+    let prompt = story::prompt(Scheme::Anthropic, &settings);
+    let marked = |request: &Value| {
+        let mut marked = Vec::new();
+        if request["system"][0].get("cache_control").is_some() {
+            marked.push("system".to_owned());
+        }
+        for (i, message) in request["messages"].as_array().unwrap().iter().enumerate() {
+            let blocks = message["content"].as_array().unwrap();
+            marked.extend(
+                blocks
+                    .iter()
+                    .enumerate()
+                    .filter(|(_, b)| b.get("cache_control").is_some())
+                    .map(|(j, _)| format!("{i}.{}", j + 1 - blocks.len())),
+            );
+        }
+        marked
+    };
+    let request = built(&prompt, &settings);
+    let last = request["messages"].as_array().unwrap().len() - 1;
+    assert_eq!(marked(&request), ["system".to_owned(), format!("{}.0", last - 2), format!("{last}.0")]);
+    settings.capability.caching = Caching::Explicit(1);
+    assert_eq!(marked(&built(&prompt, &settings)), [format!("{last}.0")]);
+    settings.capability.caching = Caching::Auto;
+    assert!(marked(&built(&prompt, &settings)).is_empty());
+}
+
+#[test]
+fn how_much_to_think_in_the_words_of_each_scheme() {
+    let asked = |scheme: Scheme, reasoning: Reasoning, adaptive: bool| {
+        let mut settings = story::settings(scheme);
+        settings.quirks.adaptive_thinking = adaptive;
+        let mut prompt = story::prompt(scheme, &settings);
+        prompt.reasoning = Some(reasoning);
+        built(&prompt, &settings)
+    };
+    let (effort, budget) = (Reasoning::Effort, Reasoning::Budget);
+    let request = asked(Scheme::Anthropic, effort(Effort::Medium), false);
+    assert_eq!(request["thinking"]["budget_tokens"], 8_192);
+    let request = asked(Scheme::Anthropic, budget(1_000_000), false);
+    assert_eq!(request["thinking"]["budget_tokens"], 20_000 - 1_024, "room for the answer is left");
+    let request = asked(Scheme::Anthropic, effort(Effort::None), false);
+    assert_eq!(request["thinking"]["type"], "disabled");
+    let request = asked(Scheme::Anthropic, budget(5_000), true);
+    assert_eq!(request["output_config"]["effort"], "low");
+    assert_eq!(request["thinking"]["type"], "adaptive");
+    let request = asked(Scheme::OpenaiResponses, budget(16_384), false);
+    assert_eq!(request["reasoning"]["effort"], "high");
+    let request = asked(Scheme::OpenaiChat, effort(Effort::Xhigh), false);
+    assert_eq!(request["reasoning_effort"], "xhigh");
+    let request = asked(Scheme::Gemini, effort(Effort::Xhigh), false);
+    assert_eq!(request["generationConfig"]["thinkingConfig"]["thinkingLevel"], "HIGH");
+}
+
+#[test]
+fn thinking_waits_when_the_session_came_here_in_the_middle_of_a_tool_loop() {
+    let settings = story::settings(Scheme::Anthropic);
+    let until_first_results = |held_with| {
+        let mut prompt = story::prompt(held_with, &settings);
+        prompt.items.truncate(10);
+        built(&prompt, &settings)
+    };
+    assert_eq!(until_first_results(Scheme::Anthropic)["thinking"]["type"], "enabled");
+    assert_eq!(until_first_results(Scheme::Gemini).get("thinking"), None);
+}
+
+#[test]
+fn addresses_and_headers() {
+    let place = |scheme| {
+        let settings = story::settings(scheme);
+        let request = build(&story::prompt(scheme, &settings), &settings).unwrap();
+        (format!("{}/{}", request.version, request.path), request.headers)
+    };
+    assert_eq!(place(Scheme::Anthropic).0, "v1/messages");
+    assert!(place(Scheme::Anthropic).1.contains(&("anthropic-version", "2023-06-01".to_owned())));
+    assert_eq!(place(Scheme::OpenaiResponses).0, "v1/responses");
+    assert_eq!(place(Scheme::OpenaiChat).0, "v1/chat/completions");
+    assert_eq!(place(Scheme::Gemini).0, "v1beta/models/gem:streamGenerateContent?alt=sse");
+    let mut settings = story::settings(Scheme::Gemini);
+    settings.model_id = "tunedModels/a?b".to_owned();
+    let request = build(&story::prompt(Scheme::Gemini, &settings), &settings).unwrap();
+    assert_eq!(request.path, "tunedModels/a%3Fb:streamGenerateContent?alt=sse");
+}
+
+#[test]
+fn a_notice_in_mid_history_has_the_role_that_the_server_knows() {
+    let mut settings = story::settings(Scheme::OpenaiChat);
+    settings.quirks.notice_role = "system".to_owned();
+    settings.quirks.reply_after_results = true;
+    let request = built(&story::prompt(Scheme::OpenaiChat, &settings), &settings);
+    validate(&request, &settings).unwrap();
+    let messages = request["messages"].as_array().unwrap();
+    let notice = messages.iter().position(|m| m["content"] == "A child has finished.").unwrap();
+    assert_eq!(messages[notice]["role"], "system");
+    assert_eq!(messages[notice - 1]["role"], "assistant", "results are answered first");
+    for scheme in [Scheme::Anthropic, Scheme::Gemini] {
+        let settings = story::settings(scheme);
+        let request = built(&story::prompt(scheme, &settings), &settings).to_string();
+        assert!(
+            request.contains("<system-reminder>\\nA child has finished.\\n</system-reminder>"),
+            "{request}"
+        );
+    }
+    let settings = story::settings(Scheme::OpenaiResponses);
+    let request = built(&story::prompt(Scheme::OpenaiResponses, &settings), &settings);
+    let input = request["input"].as_array().unwrap();
+    assert!(
+        input
+            .iter()
+            .any(|item| item["role"] == "developer" && item["content"][0]["text"] == "A child has finished.")
+    );
+}
+
+/// What came of the recorded requests.
+#[derive(Default)]
+struct Tally {
+    compared: usize,
+    skipped: Vec<String>,
+    ignored: BTreeMap<String, usize>,
+}
+
+#[test]
+fn what_others_sent_and_what_we_would_send_mean_the_same() {
+    let mut tally = Tally::default();
+    let mut wrong = Vec::new();
+    for (scheme, folder) in
+        SCHEMES.into_iter().zip(["anthropic", "openai-responses", "openai-chat", "gemini"])
+    {
+        let mut files = Vec::new();
+        for ending in ["", "-reframed", "-derived"] {
+            files.extend(requests(&common::providers().join(format!("{folder}{ending}"))));
+        }
+        assert!(!files.is_empty(), "no recorded request of {folder}");
+        for file in files {
+            if let Err(why) = compare(scheme, &file, &mut tally) {
+                wrong.push(format!("{}: {why}", file.display()));
+            }
+        }
+    }
+    eprintln!("{} recorded requests compared, {} skipped:", tally.compared, tally.skipped.len());
+    for line in &tally.skipped {
+        eprintln!("  {line}");
+    }
+    eprintln!("not compared (field: in how many requests):");
+    for (field, count) in &tally.ignored {
+        eprintln!("  {field}: {count}");
+    }
+    assert!(wrong.is_empty(), "{} of them differ:\n{}", wrong.len(), wrong.join("\n"));
+    assert!(tally.compared > 2 * tally.skipped.len(), "too few were compared");
+}
+
+fn requests(folder: &Path) -> Vec<PathBuf> {
+    let Ok(entries) = std::fs::read_dir(folder) else { return Vec::new() };
+    let mut files: Vec<_> = entries.map(|entry| entry.unwrap().path()).collect();
+    files.retain(|file| file.to_string_lossy().ends_with(".request.json"));
+    files.sort();
+    files
+}
+
+fn compare(scheme: Scheme, file: &Path, tally: &mut Tally) -> Result<(), String> {
+    let recorded: Value = serde_json::from_slice(&std::fs::read(file).unwrap()).map_err(|e| e.to_string())?;
+    let read = if refused(file) {
+        Err("the provider refused it with 400: no example of what is right".to_owned())
+    } else {
+        meaning::read(scheme, &recorded)
+    };
+    let theirs = match read {
+        Ok(theirs) => theirs,
+        Err(why) => {
+            tally.skipped.push(format!("{}: {why}", file.file_name().unwrap().to_string_lossy()));
+            return Ok(());
+        }
+    };
+    let (prompt, settings) = meaning::prompt(scheme, &theirs);
+    let request = build(&prompt, &settings).map_err(|problem| format!("{problem:?}"))?;
+    let request: Value = serde_json::from_slice(&request.body).unwrap();
+    validate(&request, &settings)?;
+    let ours = meaning::read(scheme, &request)?;
+    tally.compared += 1;
+    for field in &theirs.ignored {
+        *tally.ignored.entry(field.clone()).or_default() += 1;
+    }
+    meaning::difference(&theirs, &ours).map_or(Ok(()), Err)
+}
+
+fn refused(file: &Path) -> bool {
+    let expected = file.to_string_lossy().replace(".request.json", ".expected.json");
+    let expected: Value =
+        std::fs::read(expected).map_or(Value::Null, |text| serde_json::from_slice(&text).unwrap());
+    expected["error"]["status"] == 400
+}
+
+/// The mind adds a `continue` item; whoever forgets it hears so from us, not from the provider.
+#[test]
+fn kept_words_of_a_broken_reply_are_followed_by_a_continue_item() {
+    let settings = story::settings(Scheme::Anthropic);
+    let mut prompt = story::prompt(Scheme::Anthropic, &settings);
+    prompt.items = vec![Arc::new(Item::user("Hi")), Arc::new(Item::assistant("Hel"))];
+    assert!(build(&prompt, &settings).is_err());
+    prompt.items.push(Arc::new(Item::message(Role::System, "Go on.")));
+    validate(&built(&prompt, &settings), &settings).unwrap();
+}

@@ -1,0 +1,243 @@
+//! Good requests of each scheme, broken on purpose: a validator that lets one of them pass is not strict.
+
+use minke_llm::Scheme;
+use serde_json::{Value, json};
+
+/// What is done to a request, and its name.
+pub(crate) type Break = (&'static str, fn(&mut Value));
+
+pub(crate) fn breaks(scheme: Scheme) -> &'static [Break] {
+    match scheme {
+        Scheme::Anthropic => ANTHROPIC,
+        Scheme::OpenaiResponses => RESPONSES,
+        Scheme::OpenaiChat => CHAT,
+        Scheme::Gemini => GEMINI,
+        Scheme::Scripted => &[],
+    }
+}
+
+/// The first object, at any depth, whose field `key` is `is`.
+fn find<'v>(value: &'v mut Value, key: &str, is: &str) -> &'v mut Value {
+    fn search<'v>(value: &'v mut Value, key: &str, is: &str) -> Option<&'v mut Value> {
+        if value.get(key).and_then(Value::as_str) == Some(is) {
+            return Some(value);
+        }
+        match value {
+            Value::Object(map) => map.values_mut().find_map(|inner| search(inner, key, is)),
+            Value::Array(list) => list.iter_mut().find_map(|inner| search(inner, key, is)),
+            _ => None,
+        }
+    }
+    search(value, key, is).unwrap_or_else(|| panic!("no {key}: {is}"))
+}
+
+/// The first object that has the field.
+fn having<'v>(value: &'v mut Value, key: &str) -> &'v mut Value {
+    fn search<'v>(value: &'v mut Value, key: &str) -> Option<&'v mut Value> {
+        if value.get(key).is_some() {
+            return Some(value);
+        }
+        match value {
+            Value::Object(map) => map.values_mut().find_map(|inner| search(inner, key)),
+            Value::Array(list) => list.iter_mut().find_map(|inner| search(inner, key)),
+            _ => None,
+        }
+    }
+    search(value, key).unwrap_or_else(|| panic!("no {key}"))
+}
+
+fn list<'v>(value: &'v mut Value, key: &str) -> &'v mut Vec<Value> {
+    value[key].as_array_mut().unwrap()
+}
+
+fn take(value: &mut Value, key: &str) {
+    value.as_object_mut().unwrap().remove(key).unwrap();
+}
+
+/// Takes away the first element of a list that has the field with that value.
+fn drop_first(list: &mut Vec<Value>, key: &str, is: &str) {
+    let at = list.iter().position(|one| one[key] == is).unwrap();
+    list.remove(at);
+}
+
+const ANTHROPIC: &[Break] = &[
+    ("no max_tokens", |r| take(r, "max_tokens")),
+    ("no output at all", |r| r["max_tokens"] = json!(0)),
+    ("an unknown field", |r| r["store"] = json!(false)),
+    ("budget not below the output", |r| r["thinking"]["budget_tokens"] = r["max_tokens"].clone()),
+    ("budget too small", |r| r["thinking"]["budget_tokens"] = json!(1000)),
+    ("empty system", |r| r["system"][0]["text"] = json!("")),
+    ("two tools of one name", |r| r["tools"][1]["name"] = r["tools"][0]["name"].clone()),
+    ("a tool without schema", |r| take(&mut r["tools"][0], "input_schema")),
+    ("no tools", |r| take(r, "tools")),
+    ("assistant first", |r| drop(list(r, "messages").remove(0))),
+    ("assistant last", |r| drop(list(r, "messages").pop())),
+    ("user twice", |r| {
+        let last = list(r, "messages").last().unwrap().clone();
+        list(r, "messages").push(last);
+    }),
+    ("an empty text", |r| find(r, "type", "text")["text"] = json!(" ")),
+    ("an empty message", |r| r["messages"][0]["content"] = json!([])),
+    ("a thought without signature", |r| take(find(r, "type", "thinking"), "signature")),
+    ("a thought with an empty signature", |r| find(r, "type", "thinking")["signature"] = json!("")),
+    ("a redacted thought without data", |r| take(find(r, "type", "redacted_thinking"), "data")),
+    ("a mark on a thought", |r| find(r, "type", "thinking")["cache_control"] = json!({"type": "ephemeral"})),
+    ("five marks", |r| {
+        for tool in list(r, "tools") {
+            tool["cache_control"] = json!({"type": "ephemeral"});
+        }
+    }),
+    ("input is not an object", |r| find(r, "type", "tool_use")["input"] = json!("ls")),
+    ("an id with a dot", |r| find(r, "type", "tool_use")["id"] = json!("a.b")),
+    ("a result for nobody", |r| find(r, "type", "tool_result")["tool_use_id"] = json!("else")),
+    ("a call without result", |r| drop_first(list(&mut r["messages"][2], "content"), "type", "tool_result")),
+    ("a result after a text", |r| list(&mut r["messages"][2], "content").reverse()),
+    ("a result of the assistant", |r| {
+        let result = r["messages"][2]["content"][0].clone();
+        list(&mut r["messages"][1], "content").push(result);
+    }),
+    ("a text after a call", |r| {
+        let text = json!({"type": "text", "text": "So."});
+        list(&mut r["messages"][1], "content").push(text);
+    }),
+    ("ends with a thought", |r| list(&mut r["messages"][1], "content").reverse()),
+    ("an image of no type", |r| find(r, "type", "image")["source"]["media_type"] = json!("image/bmp")),
+    ("an image that is not base64", |r| find(r, "type", "image")["source"]["data"] = json!("??")),
+    ("an unknown effort", |r| r["output_config"] = json!({"effort": "enormous"})),
+];
+
+const RESPONSES: &[Break] = &[
+    ("no model", |r| take(r, "model")),
+    ("an unknown field", |r| r["messages"] = json!([])),
+    ("stored, but encrypted", |r| r["store"] = json!(true)),
+    ("encrypted, but not asked for", |r| take(r, "include")),
+    ("too little output", |r| r["max_output_tokens"] = json!(8)),
+    ("an unknown effort", |r| r["reasoning"]["effort"] = json!("enormous")),
+    ("a tool inside `function`", |r| r["tools"][0] = json!({"type": "function", "function": {"name": "x"}})),
+    ("two tools of one name", |r| r["tools"][1]["name"] = r["tools"][0]["name"].clone()),
+    ("no tools", |r| take(r, "tools")),
+    ("reasoning without summary", |r| take(find(r, "type", "reasoning"), "summary")),
+    ("reasoning with nothing in it", |r| take(find(r, "type", "reasoning"), "encrypted_content")),
+    ("reasoning that leads nowhere", |r| {
+        let reasoning = find(r, "type", "reasoning").clone();
+        let items = list(r, "input");
+        items.insert(items.len() - 1, reasoning);
+    }),
+    ("arguments as an object", |r| find(r, "type", "function_call")["arguments"] = json!({})),
+    ("arguments that are cut", |r| find(r, "type", "function_call")["arguments"] = json!("{\"a\":")),
+    ("an output for nobody", |r| find(r, "type", "function_call_output")["call_id"] = json!("else")),
+    ("a call without output", |r| drop_first(list(r, "input"), "type", "function_call_output")),
+    ("a text after a call", |r| {
+        let said = find(r, "role", "assistant").clone();
+        let at = list(r, "input").iter().position(|item| item["type"] == "function_call").unwrap();
+        list(r, "input").insert(at + 1, said);
+    }),
+    ("an output twice", |r| {
+        let output = find(r, "type", "function_call_output").clone();
+        list(r, "input").push(output);
+    }),
+    ("an id used twice", |r| {
+        let (call, output) =
+            (find(r, "type", "function_call").clone(), find(r, "type", "function_call_output").clone());
+        list(r, "input").extend([call, output]);
+    }),
+    ("what a user says as output", |r| find(r, "type", "input_text")["type"] = json!("output_text")),
+    ("an empty text", |r| find(r, "type", "input_text")["text"] = json!("")),
+    ("an image of the assistant", |r| {
+        find(r, "role", "assistant")["content"][0] = json!({"type": "input_image"})
+    }),
+    ("an image elsewhere", |r| find(r, "type", "input_image")["image_url"] = json!("http://a/b.png")),
+    ("the model last", |r| {
+        let said = find(r, "role", "assistant").clone();
+        list(r, "input").push(said);
+    }),
+];
+
+const CHAT: &[Break] = &[
+    ("no messages", |r| r["messages"] = json!([])),
+    ("an unknown field", |r| r["system"] = json!("x")),
+    ("options without a stream", |r| r["stream"] = json!(false)),
+    ("an unknown effort", |r| r["reasoning_effort"] = json!("enormous")),
+    ("a tool without `function`", |r| take(&mut r["tools"][0], "function")),
+    ("no tools", |r| take(r, "tools")),
+    ("an unknown role", |r| r["messages"][0]["role"] = json!("model")),
+    ("a system message in mid-history", |r| {
+        list(r, "messages").insert(2, json!({"role": "system", "content": "x"}))
+    }),
+    ("assistant first", |r| drop(list(r, "messages").remove(1))),
+    ("assistant last", |r| drop(list(r, "messages").pop())),
+    ("user twice", |r| {
+        let last = list(r, "messages").last().unwrap().clone();
+        list(r, "messages").push(last);
+    }),
+    ("neither text nor calls", |r| {
+        let message = having(r, "tool_calls");
+        message["content"] = Value::Null;
+        take(message, "tool_calls");
+    }),
+    ("an empty list of calls", |r| having(r, "tool_calls")["tool_calls"] = json!([])),
+    ("arguments as an object", |r| {
+        having(r, "tool_calls")["tool_calls"][0]["function"]["arguments"] = json!({})
+    }),
+    ("arguments that are cut", |r| {
+        having(r, "tool_calls")["tool_calls"][0]["function"]["arguments"] = json!("{")
+    }),
+    ("a call without type", |r| take(&mut having(r, "tool_calls")["tool_calls"][0], "type")),
+    ("an id that is too long", |r| having(r, "tool_calls")["tool_calls"][0]["id"] = json!("x".repeat(41))),
+    ("a result for nobody", |r| find(r, "role", "tool")["tool_call_id"] = json!("else")),
+    ("a call without result", |r| drop_first(list(r, "messages"), "role", "tool")),
+    ("a message before the results", |r| {
+        let at = list(r, "messages").iter().position(|m| m["role"] == "tool").unwrap();
+        list(r, "messages").insert(at, json!({"role": "user", "content": "x"}));
+    }),
+    ("an empty text", |r| list(r, "messages").last_mut().unwrap()["content"] = json!(" ")),
+    ("an image elsewhere", |r| find(r, "type", "image_url")["image_url"]["url"] = json!("http://a/b.png")),
+    ("reasoning that is no text", |r| having(r, "reasoning_content")["reasoning_content"] = json!([])),
+];
+
+const GEMINI: &[Break] = &[
+    ("no contents", |r| r["contents"] = json!([])),
+    ("an unknown field", |r| r["model"] = json!("gem")),
+    ("an empty instruction", |r| r["systemInstruction"]["parts"][0]["text"] = json!("")),
+    ("a budget and a level", |r| r["generationConfig"]["thinkingConfig"]["thinkingBudget"] = json!(5)),
+    ("an unknown level", |r| r["generationConfig"]["thinkingConfig"]["thinkingLevel"] = json!("ENORMOUS")),
+    ("no tools", |r| take(r, "tools")),
+    ("an unknown role", |r| r["contents"][0]["role"] = json!("assistant")),
+    ("model first", |r| drop(list(r, "contents").remove(0))),
+    ("model last", |r| drop(list(r, "contents").pop())),
+    ("user twice", |r| {
+        let last = list(r, "contents").last().unwrap().clone();
+        list(r, "contents").push(last);
+    }),
+    ("an empty text", |r| r["contents"][0]["parts"][0]["text"] = json!("")),
+    ("no parts", |r| r["contents"][0]["parts"] = json!([])),
+    ("two kinds in one part", |r| having(r, "functionResponse")["text"] = json!("x")),
+    ("args as a text", |r| having(r, "functionCall")["functionCall"]["args"] = json!("{}")),
+    ("a response as a text", |r| having(r, "functionResponse")["functionResponse"]["response"] = json!("x")),
+    ("a response by the call's id", |r| {
+        let response = &mut having(r, "functionResponse")["functionResponse"];
+        response["name"] = response["id"].clone();
+    }),
+    ("responses in another order", |r| {
+        let content = r["contents"].as_array_mut().unwrap();
+        let answers = content.iter_mut().find(|c| c["parts"][0].get("functionResponse").is_some()).unwrap();
+        list(answers, "parts").swap(0, 1);
+    }),
+    ("a call without response", |r| {
+        let content = r["contents"].as_array_mut().unwrap();
+        let answers = content.iter_mut().find(|c| c["parts"][0].get("functionResponse").is_some()).unwrap();
+        list(answers, "parts").remove(0);
+    }),
+    ("a first call without signature", |r| {
+        let contents = r["contents"].as_array_mut().unwrap();
+        for part in contents.iter_mut().flat_map(|c| c["parts"].as_array_mut().unwrap()) {
+            if part.get("functionCall").is_some() {
+                part.as_object_mut().unwrap().remove("thoughtSignature");
+            }
+        }
+    }),
+    ("a signature of the user", |r| r["contents"][0]["parts"][0]["thoughtSignature"] = json!("c2ln")),
+    ("a signature that is none", |r| having(r, "thoughtSignature")["thoughtSignature"] = json!("a b")),
+    ("an unsigned thought", |r| take(having(r, "thought"), "thoughtSignature")),
+    ("an image of no type", |r| having(r, "inlineData")["inlineData"]["mimeType"] = json!("image/gif")),
+];
