@@ -18,6 +18,7 @@ mod pod;
 mod private;
 mod prompt;
 mod ps;
+mod replay;
 mod schema;
 mod screen;
 mod send;
@@ -75,6 +76,8 @@ enum Command {
     Log(log::Log),
     /// Store the key of a provider, or see which keys there are
     Login(login::Login),
+    /// Run a session again from its log and recordings, offline, and report the first difference
+    Replay(replay::Replay),
     /// Where everything lies
     Paths(paths::Paths),
     /// A script served over loopback HTTP in all four wire formats, to test any client against
@@ -121,6 +124,7 @@ fn run(command: Command, around: &Surroundings, screen: &Screen) -> Result<Exit,
     match command {
         Command::Ps(ps) => return ps::run(&ps, around, screen),
         Command::Fork(fork) => return fork::run(fork, around, screen),
+        Command::Replay(replay) => return replay::run(&replay, around, screen),
         Command::Log(log) => return log::run(log, around, screen),
         Command::Login(login) => return login::run(&login, around, screen),
         Command::Paths(paths) => return paths::run(&paths, around, screen),
@@ -153,6 +157,7 @@ async fn talk(command: Command, around: &Surroundings, screen: &Screen) -> Resul
         Command::MockLlm(mock) => mock_llm::run(mock, around, screen).await,
         Command::Ps(_)
         | Command::Fork(_)
+        | Command::Replay(_)
         | Command::Log(_)
         | Command::Login(_)
         | Command::Paths(_)

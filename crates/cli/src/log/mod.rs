@@ -35,7 +35,7 @@ pub(crate) fn run(log: Log, around: &Surroundings, screen: &Screen) -> Result<Ex
 }
 
 /// The session that was named, or the newest one.
-fn chosen(home: &Home, word: Option<&str>) -> Result<SessionId, Failure> {
+pub(crate) fn chosen(home: &Home, word: Option<&str>) -> Result<SessionId, Failure> {
     if let Some(word) = word {
         return Ok(find(home, word)?.session);
     }
