@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::StreamExt;
-use minke_llm::Scripted;
+use minke_llm::{Around, Decoder, Foot, Head, Recording, Scripted, TapeWriter};
 use minke_model::{BlockKind, Failure, FailureKind, Model, ModelEvent, Prompt, StopReason};
 use minke_record::{Item, Purpose, Route};
 
@@ -23,6 +23,9 @@ fn prompt(items: Vec<Item>, ended: Option<u64>) -> Arc<Prompt> {
         tools: Arc::default(),
         items: items.into_iter().map(Arc::new).collect(),
         max_tokens: None,
+        reasoning: None,
+        cache_key: None,
+        images: Default::default(),
         ended,
     })
 }
@@ -95,6 +98,9 @@ impl Reply {
                 ModelEvent::BlockStop { index, .. } => assert_eq!(open.take(), Some(*index), "{self:?}"),
                 ModelEvent::Usage(_) => assert_eq!(open, None, "{self:?}"),
                 ModelEvent::Done { .. } => done += 1,
+                ModelEvent::Unknown { .. } | ModelEvent::Tape(_) | ModelEvent::Recorded { .. } => {
+                    panic!("a script does not say this: {self:?}")
+                }
             }
         }
         assert_eq!(
@@ -109,15 +115,41 @@ impl Reply {
 async fn ask(model: &Scripted, prompt: &Arc<Prompt>) -> Reply {
     let mut stream = model.ask(prompt.clone());
     let mut reply = Reply::default();
+    let mut tape = TapeWriter::new();
     while let Some(next) = stream.next().await {
         assert!(reply.failure.is_none(), "a failure is the last member");
         match next {
+            Ok(ModelEvent::Tape(piece)) => tape.push(&piece),
             Ok(event) => reply.events.push(event),
             Err(failure) => reply.failure = Some(failure),
         }
     }
     reply.check();
+    what_was_said_is_what_is_read(&reply, tape);
     reply
+}
+
+/// Every reply of this suite is recorded; what is decoded from the recording is what was said, each block in one piece.
+fn what_was_said_is_what_is_read(reply: &Reply, tape: TapeWriter) {
+    let recording = Recording::read(&tape.finish().expect("it was recorded")).expect("it reads back");
+    let [attempt] = &recording.attempts[..] else { panic!("one attempt: {recording:?}") };
+    let head: Head = serde_json::from_str(&attempt.head).unwrap();
+    let foot: Foot = serde_json::from_str(attempt.foot.as_ref().expect("it has ended")).unwrap();
+    assert_eq!(foot.problem.as_ref().map(Failure::from), reply.failure);
+    let mut decoder = Decoder::new(head.settings.scheme);
+    let mut read = Vec::new();
+    decoder.push(&attempt.bytes, &mut read).expect("it can be decoded");
+    let end = decoder.finish(&mut read);
+    assert_eq!(end.is_ok(), reply.failure.is_none(), "{end:?}");
+    let mut said: Vec<ModelEvent> = Vec::new();
+    for event in &reply.events {
+        match (said.last_mut(), event) {
+            (_, ModelEvent::Delta { text, .. }) if text.is_empty() => {}
+            (Some(ModelEvent::Delta { text, .. }), ModelEvent::Delta { text: more, .. }) => text.push_str(more),
+            _ => said.push(event.clone()),
+        }
+    }
+    assert_eq!(read, said);
 }
 
 /// What the n-th request of a session gets.
@@ -390,7 +422,7 @@ fn a_script_that_cannot_be_read_is_named() {
 
 #[tokio::test(start_paused = true)]
 async fn the_demonstration_notes_then_reads_then_ends() {
-    let (_, model) = minke_llm::resolve("scripted:demo", Path::new(CWD)).unwrap();
+    let model = minke_llm::resolve(&"scripted:demo".into(), &Around::here(CWD, None)).unwrap().model;
     let mut called = Vec::new();
     let mut stops = Vec::new();
     for ended in 0..3 {
@@ -408,20 +440,127 @@ async fn the_demonstration_notes_then_reads_then_ends() {
 }
 
 #[tokio::test]
+async fn a_script_may_be_json() {
+    let toml = "chunk = 3\n[[turn]]\nthinking = 'Hm.'\ntext = ['I ', 'read.']\n[[turn.call]]\ntool = 'Read'\nargs = { n = [1, '{{prompt}}'] }\n[[turn]]\nerror = { status = 529, message = 'busy' }\n[[pod.a.turn]]\ntext = 'x'";
+    let json = r#" {"chunk": 3, "turn": [
+        {"thinking": "Hm.", "text": ["I ", "read."], "call": [{"tool": "Read", "args": {"n": [1, "{{prompt}}"]}}]},
+        {"error": {"status": 529, "message": "busy"}}],
+        "pod": {"a": {"turn": [{"text": "x"}]}}}"#;
+    for ended in 0..2 {
+        assert_eq!(nth(&script(toml), ended).await, nth(&script(json), ended).await);
+    }
+    let named = Scripted::parse("talk.json", "[[turn]]\ntext = 'a'", Path::new(CWD));
+    assert!(named.unwrap_err().to_string().starts_with("the script talk.json, line 1: "), "by its name");
+}
+
+#[tokio::test]
+async fn each_pod_plays_its_own_turns() {
+    let text = "[[turn]]\ntext = 'plain'\n[[pod.scout.turn]]\ntext = 'scout'\n[[pod.scout.turn]]\nexpect = 'never'\ntext = 'b'";
+    let of = |pod: Option<&str>| script(text).with_pod(pod.map(str::to_owned));
+    assert_eq!(nth(&of(None), 0).await.text(), "plain");
+    assert_eq!(nth(&of(Some("other")), 0).await.text(), "plain");
+    assert_eq!(nth(&of(Some("scout")), 0).await.text(), "scout");
+    let failed = async |pod, ended| nth(&of(Some(pod)), ended).await.failure.unwrap().message;
+    assert!(failed("scout", 1).await.contains("turn 2 of the pod scout, expected"));
+    assert!(failed("scout", 2).await.contains("no turn left for the pod scout after 2 replies"));
+    assert!(failed("other", 1).await.contains("no turn left after 1 replies"));
+}
+
+#[tokio::test]
+async fn a_pod_finds_its_turns_by_the_name_that_resolution_is_given() {
+    let home = tempfile::tempdir().unwrap();
+    let file = home.path().join("tree.json");
+    std::fs::write(&file, r#"{"turn": [{"text": "plain"}], "pod": {"scout": {"turn": [{"text": "scout"}]}}}"#)
+        .unwrap();
+    let reference = format!("scripted:{}", file.display());
+    for (around, wanted) in [
+        (Around::here(CWD, None), "plain"),
+        (Around::here(CWD, None).for_pod("scout"), "scout"),
+        (Around::here(CWD, None).for_pod("other"), "plain"),
+    ] {
+        let model = minke_llm::resolve(&reference.as_str().into(), &around).unwrap().model;
+        let mut stream = model.ask(prompt(vec![Item::user("hi")], Some(0)));
+        let mut said = String::new();
+        while let Some(event) = stream.next().await {
+            if let ModelEvent::Delta { text, .. } = event.unwrap() {
+                said.push_str(&text);
+            }
+        }
+        assert_eq!(said, wanted, "{around:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_turn_answers_requests_of_its_purpose() {
+    let text = "[[turn]]\npurpose = 'compaction'\ntext = 'first'\n[[turn]]\ntext = 'plain'\n[[turn]]\npurpose = 'compaction'\nerror = { status = 529, message = 'busy' }\ntext = 'second'\n[[pod.a.turn]]\ntext = 'x'";
+    let asked = |purpose, ended| {
+        let mut asked = prompt(vec![Item::user("make it short")], Some(ended));
+        Arc::make_mut(&mut asked).purpose = purpose;
+        asked
+    };
+    let model = script(text);
+    assert_eq!(ask(&model, &asked(Purpose::Turn, 0)).await.text(), "plain");
+    assert!(ask(&model, &asked(Purpose::Turn, 1)).await.failure.is_some(), "there is one plain turn");
+    assert_eq!(ask(&model, &asked(Purpose::Compaction, 0)).await.text(), "first");
+    // The same counts, another purpose: another request, whose attempts begin anew.
+    assert_eq!(ask(&model, &asked(Purpose::Title, 1)).await.text(), "make it short");
+    assert_eq!(ask(&model, &asked(Purpose::Compaction, 1)).await.kind(), Some(FailureKind::Transient));
+    assert_eq!(ask(&model, &asked(Purpose::Compaction, 1)).await.text(), "second");
+    assert_eq!(ask(&model, &asked(Purpose::Compaction, 2)).await.text(), "make it short", "none is left");
+    let pod = script(text).with_pod(Some("a".into()));
+    assert_eq!(ask(&pod, &asked(Purpose::Compaction, 0)).await.text(), "make it short", "the pod has none");
+}
+
+#[test]
+fn a_bad_json_script_is_refused_with_file_line_and_key() {
+    let cases = [
+        ("{\n\"turn\": [\n{\"text\": \"a\"},\n{\n\"txt\": 1}]}", "line 5", "did you mean `text`?"),
+        ("{\n\"turns\": []}", "line 2", "unknown key `turns`: did you mean `turn`?"),
+        ("{\n\"turn\": [{\"text\": \"a\"},\n\n{\"delay_ms\": 5}]}", "line 4", "turn 2: says nothing"),
+        ("{\"turn\": [{\"text\": \"a\"}]", "line 1", "EOF"),
+        ("{}", "talk.toml: ", "has 0 turns"),
+    ];
+    let more = [
+        ("[[pod.scout.turn]]\ndelay_ms = 5", "line 1", "turn 1 of the pod scout: says nothing"),
+        ("[[pod.Scout.turn]]\ntext = 'a'", "talk.toml: ", "`pod.Scout`: no pod can have this name"),
+        ("[[pod.scout.turns]]\ntext = 'a'", "line 1", "did you mean `turn`?"),
+        ("[[turn]]\npurpose = 'song'\ntext = 'a'", "line 2", "`compaction`"),
+    ];
+    for (text, place, problem) in cases.into_iter().chain(more) {
+        let Err(e) = Scripted::parse("talk.toml", text, Path::new(CWD)) else { panic!("accepted: {text}") };
+        let shown = e.to_string();
+        assert!(shown.contains(place) && shown.contains(problem), "{text}\n{shown}");
+    }
+}
+
+/// The blocks of a page that are written in a language.
+fn blocks<'a>(page: &'a str, language: &str) -> Vec<&'a str> {
+    page.split(&format!("```{language}\n")).skip(1).filter_map(|rest| rest.split("```").next()).collect()
+}
+
+#[tokio::test]
 async fn every_example_of_the_documentation_plays() {
     let page = include_str!("../../../docs/scripted.md");
-    let blocks: Vec<&str> =
-        page.split("```toml\n").skip(1).filter_map(|rest| rest.split("```").next()).collect();
-    assert!(blocks.len() >= 4, "the page has lost its examples");
-    for block in blocks {
-        let model = script(block);
-        // A turn that only fails a few times is used together with the one after it.
-        let requests = (block.matches("[[turn]]").count() - block.matches("times = ").count()) as u64;
-        for ended in 0..requests {
+    let (toml, json) = (blocks(page, "toml"), blocks(page, "json"));
+    assert!(toml.len() >= 5 && !json.is_empty(), "the page has lost its examples");
+    // A turn that only fails a few times is used together with the one after it.
+    let requests = |block: &str, turn: &str| block.matches(turn).count() - block.matches("times = ").count();
+    let purposes = page.matches("\npurpose = ").count();
+    let mut plays = Vec::new();
+    for block in &toml {
+        let plain = requests(block, "[[turn]]") - block.matches("\npurpose = ").count();
+        plays.push((*block, None, plain));
+        plays.push((*block, Some("scout"), block.matches("[[pod.scout.turn]]").count()));
+    }
+    plays.extend(json.iter().flat_map(|block| [(*block, None, 3), (*block, Some("scout"), 3)]));
+    assert_eq!((purposes, plays.iter().filter(|(_, pod, count)| pod.is_some() && *count > 0).count()), (1, 2));
+    for (block, pod, count) in plays {
+        let model = script(block).with_pod(pod.map(str::to_owned));
+        for ended in 0..count as u64 {
             let items = vec![Item::user("the weather"), call("a"), result("a", "noted")];
             let reply = ask(&model, &prompt(items, Some(ended))).await;
             let ours = reply.failure.as_ref().is_some_and(|f| f.message.contains("talk.toml"));
-            assert!(!ours, "{block}\nrequest {ended}: {reply:?}");
+            assert!(!ours, "{block}\nrequest {ended} of {pod:?}: {reply:?}");
         }
     }
 }

@@ -27,28 +27,42 @@ pub(crate) enum Answer<'a> {
     NoTurnLeft,
 }
 
-pub(crate) fn choose<'a>(script: &'a Script, prompt: &Prompt, attempt: Attempt) -> Answer<'a> {
-    match prompt.purpose {
-        Purpose::Turn => {}
-        Purpose::Compaction | Purpose::Title | Purpose::Other(_) => return Answer::Echo,
-    }
-    let mut hand = Hand::new(script);
-    let asked = if script.turns.iter().any(|turn| turn.when.is_some()) { asked(prompt) } else { Vec::new() };
+/// `pod`: the name of the pod that asks, if there is one.
+pub(crate) fn choose<'a>(
+    script: &'a Script,
+    pod: Option<&str>,
+    prompt: &Prompt,
+    attempt: Attempt,
+) -> Answer<'a> {
+    let mut hand = Hand::new(script, pod, &prompt.purpose);
+    let turn = prompt.purpose == Purpose::Turn;
+    // What titles and compactions were asked with is not in the prompt.
+    let asked =
+        if turn && hand.turns.iter().any(|turn| turn.when.is_some()) { asked(prompt) } else { Vec::new() };
     for request in 0..ended(prompt) {
         let text = usize::try_from(request).ok().and_then(|at| asked.get(at)).map(String::as_str);
         hand.take_ended(text, attempt.of);
     }
-    hand.answer(&last_text(prompt), attempt.number)
+    match hand.answer(&last_text(prompt), attempt.number) {
+        Answer::NoTurnLeft if !turn => Answer::Echo,
+        answer => answer,
+    }
 }
 
-/// How many requests ended before this one: what the session says or, outside of one, the replies in the prompt.
+/// How many requests of this purpose ended before this one: what the session says or, outside of one, the replies in
+/// the prompt.
 pub(crate) fn ended(prompt: &Prompt) -> u64 {
-    prompt.ended.unwrap_or_else(|| asked(prompt).len() as u64)
+    prompt.ended.unwrap_or_else(|| match prompt.purpose {
+        Purpose::Turn => asked(prompt).len() as u64,
+        Purpose::Compaction | Purpose::Title | Purpose::Other(_) => 0,
+    })
 }
 
-/// The turns of a script, and which of them are used up.
+/// The turns of a script for a pod and a purpose, and which of them are used up.
 struct Hand<'a> {
-    script: &'a Script,
+    turns: Vec<&'a Turn>,
+    /// Start over at the end.
+    again: bool,
     /// How often each turn was used.
     used: Vec<u32>,
     /// No turn before this one is both plain and unused.
@@ -56,28 +70,28 @@ struct Hand<'a> {
 }
 
 impl<'a> Hand<'a> {
-    fn new(script: &'a Script) -> Hand<'a> {
-        Hand { script, used: vec![0; script.turns.len()], from: 0 }
+    fn new(script: &'a Script, pod: Option<&str>, purpose: &Purpose) -> Hand<'a> {
+        let turns: Vec<&Turn> = script.turns_of(pod).iter().filter(|turn| turn.purpose == *purpose).collect();
+        Hand { used: vec![0; turns.len()], turns, again: script.again, from: 0 }
     }
 
     /// The first unused turn whose `when` is in the text, else the next unused one without a `when`.
     fn take(&mut self, text: Option<&str>) -> Option<&'a Turn> {
-        let turns = &self.script.turns;
         let matching = text.and_then(|text| {
             let fits = |turn: &Turn| turn.when.as_ref().is_some_and(|when| text.contains(when.as_str()));
-            (0..turns.len()).find(|&at| self.used[at] < turns[at].repeat && fits(&turns[at]))
+            (0..self.turns.len()).find(|&at| self.used[at] < self.turns[at].repeat && fits(self.turns[at]))
         });
         let at = matching.or_else(|| self.next_plain())?;
         self.used[at] += 1;
-        Some(&turns[at])
+        Some(self.turns[at])
     }
 
     fn next_plain(&mut self) -> Option<usize> {
-        let turns = &self.script.turns;
+        let turns = &self.turns;
         let left = |used: &[u32], at: &usize| turns[*at].when.is_none() && used[*at] < turns[*at].repeat;
         let found = (self.from..turns.len()).find(|at| left(&self.used, at));
         let found = match found {
-            None if self.script.again => {
+            None if self.again => {
                 self.used.fill(0);
                 (0..turns.len()).find(|at| left(&self.used, at))
             }
@@ -196,9 +210,12 @@ mod tests {
             tools: Arc::default(),
             items: vec![Arc::new(Item::user("hi"))],
             max_tokens: None,
+            reasoning: None,
+            cache_key: None,
+            images: Default::default(),
             ended: Some(ended),
         };
-        match choose(&script, &prompt, attempt) {
+        match choose(&script, None, &prompt, attempt) {
             Answer::Turn(turn) => turn.number.to_string(),
             Answer::Error(turn) => format!("{}!", turn.number),
             Answer::Echo => "echo".to_owned(),

@@ -1,7 +1,7 @@
 //! scripted: a model inside the binary, for the tour, tests and demonstrations.
 //!
 //! Here: the `Model`. Its parts: the script (`script`), reading it (`reading`), which turn answers a request (`choose`), what that turn says
-//! (`play`), values in its texts (`template`). The language is described in `docs/scripted.md`.
+//! (`play`), values in its texts (`template`), its recording (`taping`). The language is described in `docs/scripted.md`.
 //! Invariant: the turn is a function of the prompt and of how often it was asked, so that a killed pod goes on at the
 //! right one (`a_new_process_goes_on_at_the_right_turn`).
 
@@ -9,6 +9,7 @@ mod choose;
 mod play;
 mod reading;
 mod script;
+mod taping;
 mod template;
 
 use std::collections::VecDeque;
@@ -18,9 +19,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use futures_util::StreamExt;
 use minke_model::{ATTEMPTS, Model, ModelStream, Prompt};
+use minke_record::Purpose;
 
-use choose::{Answer, Attempt, choose};
-use play::{Beat, play, refuse};
+use choose::{Answer, choose};
+pub(crate) use choose::{Attempt, text_of};
+pub(crate) use play::Beat;
+use play::{play, refuse};
 use reading::SCRIPT_BYTES;
 pub use reading::ScriptError;
 use script::Script;
@@ -33,6 +37,8 @@ pub(crate) const BUILT_IN: &[(&str, &str)] = &[("demo", include_str!("../../scri
 pub struct Scripted {
     script: Arc<Script>,
     cwd: PathBuf,
+    /// The pod that asks, if there is one.
+    pod: Option<String>,
     tried: Mutex<Tried>,
 }
 
@@ -40,7 +46,7 @@ pub struct Scripted {
 /// new request.
 #[derive(Debug, Default)]
 struct Tried {
-    request: Option<(u64, usize)>,
+    request: Option<(Purpose, u64, usize)>,
     times: u32,
 }
 
@@ -58,12 +64,19 @@ impl Scripted {
     /// Reads a script from its text; `name` is what errors call it.
     pub fn parse(name: &str, text: &str, cwd: &Path) -> Result<Scripted, ScriptError> {
         let script = Arc::new(Script::parse(name, text)?);
-        Ok(Scripted { script, cwd: cwd.to_owned(), tried: Mutex::default() })
+        Ok(Scripted { script, cwd: cwd.to_owned(), pod: None, tried: Mutex::default() })
+    }
+
+    /// The same for the pod of this name, which may have turns of its own.
+    #[must_use]
+    pub fn with_pod(mut self, name: Option<String>) -> Scripted {
+        self.pod = name;
+        self
     }
 
     /// Which attempt of its request this is.
     fn attempt(&self, prompt: &Prompt) -> Attempt {
-        let request = Some((choose::ended(prompt), prompt.items.len()));
+        let request = Some((prompt.purpose.clone(), choose::ended(prompt), prompt.items.len()));
         let mut tried = self.tried.lock().unwrap_or_else(PoisonError::into_inner);
         tried.times = if tried.request == request { tried.times.saturating_add(1) } else { 0 };
         tried.request = request;
@@ -74,17 +87,39 @@ impl Scripted {
 impl Model for Scripted {
     fn ask(&self, prompt: Arc<Prompt>) -> ModelStream {
         let attempt = self.attempt(&prompt);
-        let beats = match choose(&self.script, &prompt, attempt) {
-            Answer::Turn(turn) => play(&self.script, turn, &prompt, &self.cwd),
-            Answer::Error(turn) => play::fail(turn),
-            Answer::Echo => play::echo(&prompt),
-            Answer::NoTurnLeft => refuse(&format!(
-                "the script {} has no turn left after {} replies: add turns, or `loop = true`",
-                self.script.name,
-                choose::ended(&prompt)
-            )),
+        let Played { beats, .. } = self.answer(&prompt, attempt);
+        stream(taping::taped(beats, &prompt))
+    }
+}
+
+/// What a script has for a request.
+#[derive(Debug)]
+pub(crate) struct Played {
+    /// The turn's place in the script, from 1, if a turn answers.
+    pub(crate) turn: Option<usize>,
+    pub(crate) beats: Vec<Beat>,
+}
+
+impl Scripted {
+    pub(crate) fn answer(&self, prompt: &Prompt, attempt: Attempt) -> Played {
+        let (turn, beats) = match choose(&self.script, self.pod.as_deref(), prompt, attempt) {
+            Answer::Turn(turn) => (Some(turn.number), play(&self.script, turn, prompt, &self.cwd)),
+            Answer::Error(turn) => (Some(turn.number), play::fail(turn)),
+            Answer::Echo => (None, play::echo(prompt)),
+            Answer::NoTurnLeft => (
+                None,
+                refuse(&self.run_out(prompt)),
+            ),
         };
-        stream(beats)
+        Played { turn, beats }
+    }
+
+    fn run_out(&self, prompt: &Prompt) -> String {
+        let Script { name, pods, .. } = &*self.script;
+        let own = self.pod.as_deref().filter(|pod| pods.contains_key(*pod));
+        let whose = own.map(|pod| format!(" for the pod {pod}")).unwrap_or_default();
+        let ended = choose::ended(prompt);
+        format!("the script {name} has no turn left{whose} after {ended} replies: add turns, or `loop = true`")
     }
 }
 

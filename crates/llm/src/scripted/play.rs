@@ -31,7 +31,7 @@ pub(crate) enum Beat {
 }
 
 pub(crate) fn play(script: &Script, turn: &Turn, prompt: &Prompt, cwd: &Path) -> Vec<Beat> {
-    let place = format!("the script {}, turn {}", script.name, turn.number);
+    let place = format!("the script {}, {}", script.name, turn.place());
     if let Some(expected) = &turn.expect {
         let text = last_text(prompt);
         if !text.contains(expected.as_str()) {

@@ -1,17 +1,22 @@
-//! Reading a script: TOML in, checked turns out, errors with file, line and key.
+//! Reading a script: TOML or JSON in, checked turns out, errors with file, line and key.
 //!
 //! Invariant: a script that is accepted plays without surprises: every bound and template was checked here
 //! (`a_bad_script_is_refused_with_file_line_and_key`).
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use minke_model::{StopReason, TokenUsage};
+use minke_record::{PodName, Purpose};
 use serde::Deserialize;
+use serde_json::value::RawValue;
 use thiserror::Error;
 use toml::Spanned;
 
-use super::script::{Call, End, Pieces, Script, ScriptedError, Step, Turn, Words};
+use super::script::{Call, End, Pieces, Script, ScriptedError, Step, Turn, Words, place};
 use super::template;
+use crate::near::suggest;
 
 /// The longest script: a page of turns is a few KiB.
 pub(crate) const SCRIPT_BYTES: u64 = 4 * 1024 * 1024;
@@ -47,21 +52,67 @@ impl ScriptError {
         let line = before.iter().filter(|b| **b == b'\n').count() + 1;
         ScriptError { place: format!("{name}, line {line}"), problem }
     }
+
+    /// A reader's own words about the JSON that begins at a byte of the text.
+    fn json(name: &str, text: &str, byte: usize, e: &serde_json::Error) -> ScriptError {
+        let words = e.to_string();
+        let place = format!(" at line {} column {}", e.line(), e.column());
+        let problem = suggest(words.strip_suffix(&place).unwrap_or(&words));
+        let lines_before = text.as_bytes().iter().take(byte).filter(|b| **b == b'\n').count();
+        ScriptError { place: format!("{name}, line {}", lines_before + e.line()), problem }
+    }
 }
 
+/// The file. `T` is a turn and where it stands.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct ScriptToml {
+struct ScriptFile<T> {
     chunk: Option<usize>,
     #[serde(default, rename = "loop")]
     again: bool,
-    #[serde(default)]
-    turn: Vec<Spanned<TurnToml>>,
+    #[serde(default = "Vec::new")]
+    turn: Vec<T>,
+    #[serde(default = "BTreeMap::new")]
+    pod: BTreeMap<String, PodFile<T>>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct TurnToml {
+struct PodFile<T> {
+    turn: Vec<T>,
+}
+
+/// A turn, and the byte at which it begins.
+struct Placed {
+    start: usize,
+    turn: TurnFile,
+}
+
+impl<T> ScriptFile<T> {
+    /// The same with other turns.
+    fn map<U, E>(self, change: impl Fn(T) -> Result<U, E>) -> Result<ScriptFile<U>, E> {
+        let all = |turns: Vec<T>| turns.into_iter().map(&change).collect::<Result<Vec<U>, E>>();
+        let pod = self.pod.into_iter().map(|(name, pod)| Ok((name, PodFile { turn: all(pod.turn)? })));
+        let pod = pod.collect::<Result<_, E>>()?;
+        Ok(ScriptFile { chunk: self.chunk, again: self.again, turn: all(self.turn)?, pod })
+    }
+}
+
+/// What a turn answers.
+#[derive(Debug, Clone, Copy, Default, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum PurposeWord {
+    #[default]
+    Turn,
+    Compaction,
+    Title,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct TurnFile {
+    #[serde(default)]
+    purpose: PurposeWord,
     when: Option<String>,
     expect: Option<String>,
     thinking: Option<Pieces>,
@@ -69,7 +120,7 @@ struct TurnToml {
     #[serde(default)]
     call: Vec<Call>,
     #[serde(default)]
-    steps: Vec<StepToml>,
+    steps: Vec<StepFile>,
     delay_ms: Option<u64>,
     pace_ms: Option<u64>,
     chunk: Option<usize>,
@@ -79,12 +130,12 @@ struct TurnToml {
     cut: bool,
     cut_after: Option<usize>,
     stop: Option<String>,
-    usage: Option<UsageToml>,
+    usage: Option<UsageFile>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct StepToml {
+struct StepFile {
     thinking: Option<Pieces>,
     text: Option<Pieces>,
     call: Option<Call>,
@@ -95,7 +146,7 @@ struct StepToml {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct UsageToml {
+struct UsageFile {
     #[serde(default)]
     input: u64,
     #[serde(default)]
@@ -113,28 +164,69 @@ impl Script {
             let problem = format!("is longer than {SCRIPT_BYTES} bytes: use `repeat` instead of long lists");
             return Err(ScriptError::whole(name, &problem));
         }
-        let read: ScriptToml = toml::from_str(text).map_err(|e| match e.span() {
-            Some(span) => ScriptError::at(name, text, span.start, suggest(e.message())),
-            None => ScriptError::whole(name, &suggest(e.message())),
-        })?;
-        if read.turn.is_empty() || read.turn.len() > TURNS {
-            let problem = format!("has {} turns: write 1 to {TURNS} `[[turn]]` tables", read.turn.len());
+        // No TOML begins with a brace.
+        let json = name.ends_with(".json") || text.trim_start().starts_with('{');
+        let read = if json { read_json(name, text) } else { read_toml(name, text) }?;
+        let count = read.turn.len() + read.pod.values().map(|pod| pod.turn.len()).sum::<usize>();
+        if count == 0 || count > TURNS {
+            let problem = format!("has {count} turns: write 1 to {TURNS} `[[turn]]` tables");
             return Err(ScriptError::whole(name, &problem));
         }
-        let mut turns = Vec::with_capacity(read.turn.len());
-        for (index, turn) in read.turn.into_iter().enumerate() {
-            let start = turn.span().start;
-            let checked = check_turn(index + 1, turn.into_inner(), read.chunk).map_err(|problem| {
-                ScriptError::at(name, text, start, format!("turn {}: {problem}", index + 1))
-            })?;
-            turns.push(checked);
+        let check = |pod: Option<Arc<str>>, turns: Vec<Placed>| {
+            let checked = turns.into_iter().enumerate().map(|(index, Placed { start, turn })| {
+                check_turn(Spot { number: index + 1, pod: pod.clone(), chunk: read.chunk }, turn)
+                    .map_err(|problem| ScriptError::at(name, text, start, problem))
+            });
+            checked.collect::<Result<Vec<Turn>, ScriptError>>()
+        };
+        let turns = check(None, read.turn)?;
+        let mut pods = BTreeMap::new();
+        for (pod, PodFile { turn }) in read.pod {
+            if pod.parse::<PodName>().is_err() {
+                let problem = format!("`pod.{pod}`: no pod can have this name; use a-z, 0-9 and `-`");
+                return Err(ScriptError::whole(name, &problem));
+            }
+            let turns = check(Some(pod.as_str().into()), turn)?;
+            pods.insert(pod, turns);
         }
-        Ok(Script { name: name.to_owned(), again: read.again, turns })
+        Ok(Script { name: name.to_owned(), again: read.again, turns, pods })
     }
 }
 
-fn check_turn(number: usize, mut turn: TurnToml, chunk: Option<usize>) -> Result<Turn, String> {
-    let chunk = turn.chunk.or(chunk);
+fn read_toml(name: &str, text: &str) -> Result<ScriptFile<Placed>, ScriptError> {
+    let read: ScriptFile<Spanned<TurnFile>> = toml::from_str(text).map_err(|e| match e.span() {
+        Some(span) => ScriptError::at(name, text, span.start, suggest(e.message())),
+        None => ScriptError::whole(name, &suggest(e.message())),
+    })?;
+    read.map(|turn| Ok(Placed { start: turn.span().start, turn: turn.into_inner() }))
+}
+
+fn read_json(name: &str, text: &str) -> Result<ScriptFile<Placed>, ScriptError> {
+    let read: ScriptFile<&RawValue> =
+        serde_json::from_str(text).map_err(|e| ScriptError::json(name, text, 0, &e))?;
+    read.map(|raw| {
+        // The turn is a part of the text; where it begins is the distance between the two.
+        let start = raw.get().as_ptr().addr().saturating_sub(text.as_ptr().addr());
+        let turn = serde_json::from_str(raw.get()).map_err(|e| ScriptError::json(name, text, start, &e))?;
+        Ok(Placed { start, turn })
+    })
+}
+
+/// Where a turn stands, and what holds for all turns around it.
+struct Spot {
+    number: usize,
+    pod: Option<Arc<str>>,
+    chunk: Option<usize>,
+}
+
+/// A turn that can be played; else what is wrong with which turn.
+fn check_turn(spot: Spot, turn: TurnFile) -> Result<Turn, String> {
+    let place = place(spot.number, spot.pod.as_deref());
+    checked_turn(spot, turn).map_err(|problem| format!("{place}: {problem}"))
+}
+
+fn checked_turn(spot: Spot, mut turn: TurnFile) -> Result<Turn, String> {
+    let chunk = turn.chunk.or(spot.chunk);
     let repeat = turn.repeat.unwrap_or(1);
     check_numbers(&turn, chunk, repeat)?;
     let pace = wait("pace_ms", turn.pace_ms.unwrap_or(0))?;
@@ -153,11 +245,17 @@ fn check_turn(number: usize, mut turn: TurnToml, chunk: Option<usize>) -> Result
         // The price of `scripted` is 0 unless the script says otherwise.
         cost_usd: Some(u.cost_usd.unwrap_or(0.0)),
     });
+    let purpose = match turn.purpose {
+        PurposeWord::Turn => Purpose::Turn,
+        PurposeWord::Compaction => Purpose::Compaction,
+        PurposeWord::Title => Purpose::Title,
+    };
+    let Spot { number, pod, .. } = spot;
     let (when, expect, error) = (turn.when, turn.expect, turn.error);
-    Ok(Turn { number, when, expect, repeat, error, steps, end, usage, pace, chunk })
+    Ok(Turn { number, pod, purpose, when, expect, repeat, error, steps, end, usage, pace, chunk })
 }
 
-fn check_numbers(turn: &TurnToml, chunk: Option<usize>, repeat: u32) -> Result<(), String> {
+fn check_numbers(turn: &TurnFile, chunk: Option<usize>, repeat: u32) -> Result<(), String> {
     if chunk == Some(0) {
         return Err("`chunk` is 0: write how many characters a delta has".to_owned());
     }
@@ -172,7 +270,7 @@ fn check_numbers(turn: &TurnToml, chunk: Option<usize>, repeat: u32) -> Result<(
     }
 }
 
-fn end_of(turn: &TurnToml, failing: Option<ScriptedError>) -> Result<End, String> {
+fn end_of(turn: &TurnFile, failing: Option<ScriptedError>) -> Result<End, String> {
     match (turn.cut || turn.cut_after.is_some(), &turn.stop, failing) {
         (false, None, Some(error)) => Ok(End::Fail(error)),
         (true, None, None) => Ok(End::Cut(turn.cut_after)),
@@ -182,7 +280,7 @@ fn end_of(turn: &TurnToml, failing: Option<ScriptedError>) -> Result<End, String
 }
 
 /// The steps in their order, and the error that ends them.
-fn take_steps(turn: &mut TurnToml) -> Result<(Vec<Step>, Option<ScriptedError>), String> {
+fn take_steps(turn: &mut TurnFile) -> Result<(Vec<Step>, Option<ScriptedError>), String> {
     let plain = turn.thinking.is_some() || turn.text.is_some() || !turn.call.is_empty();
     if plain && !turn.steps.is_empty() {
         return Err("`steps` stands instead of `thinking`, `text` and `call`: put them all in it".to_owned());
@@ -233,7 +331,7 @@ enum Checked {
     Error(ScriptedError),
 }
 
-fn check_step(step: StepToml) -> Result<Checked, String> {
+fn check_step(step: StepFile) -> Result<Checked, String> {
     let repeat = step.repeat.unwrap_or(1);
     let repeats = step.repeat.is_some();
     let words = |pieces| Words { pieces, repeat };
@@ -294,36 +392,4 @@ fn wait(key: &str, ms: u64) -> Result<Duration, String> {
         return Err(format!("`{key}` is {ms}: the longest wait is {DELAY_MS} ms"));
     }
     Ok(Duration::from_millis(ms))
-}
-
-/// Adds the nearest known key to the reader's own words about an unknown one.
-fn suggest(message: &str) -> String {
-    let message = message.trim_end();
-    let names: Vec<&str> = message.split('`').skip(1).step_by(2).collect();
-    let (true, Some((unknown, known))) = (message.starts_with("unknown field"), names.split_first()) else {
-        return message.to_owned();
-    };
-    let nearest = known.iter().min_by_key(|name| distance(unknown, name));
-    match nearest {
-        Some(name) if distance(unknown, name) <= unknown.chars().count().div_ceil(2) => {
-            format!("unknown key `{unknown}`: did you mean `{name}`? Known here: {}", known.join(", "))
-        }
-        _ => format!("unknown key `{unknown}`. Known here: {}", known.join(", ")),
-    }
-}
-
-/// How many characters must be added, removed or changed to make one word of the other.
-fn distance(a: &str, b: &str) -> usize {
-    let b: Vec<char> = b.chars().collect();
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, x) in a.chars().enumerate() {
-        let mut corner = i;
-        row[0] = i + 1;
-        for (j, y) in b.iter().enumerate() {
-            let change = corner + usize::from(x != *y);
-            corner = row[j + 1];
-            row[j + 1] = change.min(corner + 1).min(row[j] + 1);
-        }
-    }
-    row[b.len()]
 }

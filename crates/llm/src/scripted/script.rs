@@ -1,10 +1,13 @@
 //! The script, checked: turns and what they are made of.
 //!
-//! Here: the shapes that `play` and `choose` work on. Elsewhere: reading them from TOML (`reading`).
+//! Here: the shapes that `play` and `choose` work on. Elsewhere: reading them from TOML or JSON (`reading`).
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use minke_model::{Failure, FailureKind, StopReason, TokenUsage};
+use minke_record::Purpose;
 use serde::Deserialize;
 
 /// A checked script.
@@ -14,13 +17,26 @@ pub(crate) struct Script {
     /// Start over at the end.
     pub(crate) again: bool,
     pub(crate) turns: Vec<Turn>,
+    /// The turns of single pods, by their names.
+    pub(crate) pods: BTreeMap<String, Vec<Turn>>,
+}
+
+impl Script {
+    /// The turns of a pod: its own or, if it has none, the plain ones.
+    pub(crate) fn turns_of(&self, pod: Option<&str>) -> &[Turn] {
+        pod.and_then(|name| self.pods.get(name)).unwrap_or(&self.turns)
+    }
 }
 
 /// What answers one request.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Turn {
-    /// Its place in the script, from 1.
+    /// Its place among the turns of its pod, from 1.
     pub(crate) number: usize,
+    /// The pod that it is for; absent = for all that have no turns of their own.
+    pub(crate) pod: Option<Arc<str>>,
+    /// The requests that it answers.
+    pub(crate) purpose: Purpose,
     pub(crate) when: Option<String>,
     pub(crate) expect: Option<String>,
     pub(crate) repeat: u32,
@@ -35,10 +51,23 @@ pub(crate) struct Turn {
 }
 
 impl Turn {
+    /// Where it stands in the script, for a person.
+    pub(crate) fn place(&self) -> String {
+        place(self.number, self.pod.as_deref())
+    }
+
     /// Whether the turn has nothing to say but its error.
     pub(crate) fn only_fails(&self) -> bool {
         let silent = self.steps.iter().all(|step| matches!(step, Step::Wait(_)));
         self.error.is_some() && silent && self.end == End::Stop(None)
+    }
+}
+
+/// Where a turn stands in a script, for a person.
+pub(crate) fn place(number: usize, pod: Option<&str>) -> String {
+    match pod {
+        Some(pod) => format!("turn {number} of the pod {pod}"),
+        None => format!("turn {number}"),
     }
 }
 
