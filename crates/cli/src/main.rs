@@ -11,6 +11,7 @@ mod fork;
 mod log;
 mod login;
 mod mock_llm;
+mod models;
 mod order;
 mod panic;
 mod paths;
@@ -78,6 +79,8 @@ enum Command {
     Login(login::Login),
     /// Run a session again from its log and recordings, offline, and report the first difference
     Replay(replay::Replay),
+    /// Models that can be chosen, and what is known of them
+    Models(models::Models),
     /// Where everything lies
     Paths(paths::Paths),
     /// A script served over loopback HTTP in all four wire formats, to test any client against
@@ -127,6 +130,7 @@ fn run(command: Command, around: &Surroundings, screen: &Screen) -> Result<Exit,
         Command::Replay(replay) => return replay::run(&replay, around, screen),
         Command::Log(log) => return log::run(log, around, screen),
         Command::Login(login) => return login::run(&login, around, screen),
+        Command::Models(models) => return models::run(&models, around, screen),
         Command::Paths(paths) => return paths::run(&paths, around, screen),
         Command::Schema(schema) => return schema::run(&schema, screen),
         Command::Asks(asks) => return answer::list(&asks, around, screen),
@@ -160,6 +164,7 @@ async fn talk(command: Command, around: &Surroundings, screen: &Screen) -> Resul
         | Command::Replay(_)
         | Command::Log(_)
         | Command::Login(_)
+        | Command::Models(_)
         | Command::Paths(_)
         | Command::Schema(_)
         | Command::Asks(_)

@@ -126,7 +126,9 @@ impl Http {
             return new()?.tls_certs_only([]).build().map_err(|e| not_built(&e));
         }
         // Without certificates of the system, as in a bare container, the widely trusted ones are used.
-        new()?.build().or_else(|_| new()?.tls_certs_only(own_certificates()?).build().map_err(|e| not_built(&e)))
+        new()?
+            .build()
+            .or_else(|_| new()?.tls_certs_only(own_certificates()?).build().map_err(|e| not_built(&e)))
     }
 }
 
@@ -181,8 +183,8 @@ fn unsent(error: &reqwest::Error, via: Option<&Via>, connect: Duration) -> Probl
         return Problem::new(Reason::Tls, text);
     }
     let timed_out = error.is_timeout();
-    if let Some(via) = via.filter(|_| error.is_connect()) {
-        return Problem::new(Reason::Proxy, format!("{via}: {words}"));
+    if via.is_some() && error.is_connect() {
+        return Problem::new(Reason::Proxy, words);
     }
     if timed_out {
         let waited = shown_seconds(connect);
@@ -205,49 +207,41 @@ fn broken(error: &reqwest::Error) -> Problem {
 
 /// What the TLS layer says, if it is to blame.
 fn tls_words(error: &reqwest::Error) -> Option<String> {
-    let mut at: Option<&(dyn std::error::Error + 'static)> = error.source();
-    while let Some(cause) = at {
-        // An I/O error does not name what is inside it as its source.
-        let inner = cause.downcast_ref::<std::io::Error>().and_then(std::io::Error::get_ref);
-        let inner = inner.and_then(|inner| inner.downcast_ref::<rustls::Error>());
-        if let Some(tls) = cause.downcast_ref::<rustls::Error>().or(inner) {
-            return Some(match tls {
-                rustls::Error::InvalidMessage(_) => format!("the server does not speak TLS: {tls}"),
-                _ => tls.to_string(),
-            });
-        }
+    causes(error).find_map(|cause| match cause.downcast_ref::<rustls::Error>() {
+        Some(tls @ rustls::Error::InvalidMessage(_)) => Some(format!("the server does not speak TLS: {tls}")),
+        Some(tls) => Some(tls.to_string()),
         // The handshake ended without a word.
-        if cause.to_string().starts_with("tls handshake") {
-            return Some(cause.to_string());
-        }
-        at = cause.source();
-    }
-    None
+        None => Some(cause.to_string()).filter(|words| words.starts_with("tls handshake")),
+    })
 }
 
 fn io_kind(error: &reqwest::Error) -> Option<std::io::ErrorKind> {
-    let mut at = error.source();
-    while let Some(cause) = at {
-        if let Some(io) = cause.downcast_ref::<std::io::Error>() {
-            return Some(io.kind());
-        }
-        at = cause.source();
-    }
-    None
+    causes(error).find_map(|cause| Some(cause.downcast_ref::<std::io::Error>()?.kind()))
+}
+
+type Cause<'a> = &'a (dyn std::error::Error + 'static);
+
+/// The causes of an error, from the outside to the inside.
+fn causes(error: &reqwest::Error) -> impl Iterator<Item = Cause<'_>> {
+    std::iter::successors(error.source(), |cause| below(*cause))
+}
+
+fn below(cause: Cause<'_>) -> Option<Cause<'_>> {
+    // An I/O error does not name what is inside it as its source.
+    let inside = cause.downcast_ref::<std::io::Error>().and_then(std::io::Error::get_ref);
+    inside.map(|inside| inside as Cause<'_>).or_else(|| cause.source())
 }
 
 /// An error and its causes, bounded. Never the address: it may hold what nobody is to see.
 fn chain(error: &reqwest::Error) -> String {
     let mut text = String::new();
-    let mut at = error.source();
-    while let Some(cause) = at {
+    for cause in causes(error) {
         let words = cause.to_string();
-        // Causes often repeat what they were caused by.
-        if !text.ends_with(&words) {
+        // Causes often repeat what they were caused by, and the outermost says only that there was one.
+        if !text.ends_with(&words) && !words.starts_with("client error") {
             let sep = if text.is_empty() { "" } else { ": " };
             write!(text, "{sep}{words}").expect("a string takes everything");
         }
-        at = cause.source();
     }
     if text.is_empty() {
         text = "the request could not be sent".to_owned();
@@ -291,7 +285,8 @@ impl Proxies {
     fn read(env: &dyn Fn(&str) -> Option<String>) -> Proxies {
         let mut proxies = Proxies::default();
         let first = |names: [&'static str; 2]| {
-            let set = |name: &'static str| Some((name, env(name)?)).filter(|(_, value)| !value.trim().is_empty());
+            let set =
+                |name: &'static str| Some((name, env(name)?)).filter(|(_, value)| !value.trim().is_empty());
             names.into_iter().find_map(set)
         };
         let mut via = |names| {
@@ -330,7 +325,8 @@ impl Proxies {
 
     fn install(&self, builder: reqwest::ClientBuilder) -> Result<reqwest::ClientBuilder, Problem> {
         if let Some(variable) = &self.bad {
-            let text = format!("the variable {variable} holds no address of a proxy, such as http://proxy:3128");
+            let text =
+                format!("the variable {variable} holds no address of a proxy, such as http://proxy:3128");
             return Err(Problem::new(Reason::Proxy, text));
         }
         // Where the system itself names proxies, it is asked when no variable does.
@@ -357,13 +353,15 @@ fn parse_proxy(value: &str) -> Option<Url> {
         true => Url::parse(value),
         false => Url::parse(&format!("http://{value}")),
     };
-    let known = |url: &Url| matches!(url.scheme(), "http" | "https" | "socks4" | "socks4a" | "socks5" | "socks5h");
+    let known =
+        |url: &Url| matches!(url.scheme(), "http" | "https" | "socks4" | "socks4a" | "socks5" | "socks5h");
     url.ok().filter(|url| url.has_host() && known(url))
 }
 
 /// The address of a request: a base with or without its version, with or without a slash at its end.
 pub(crate) fn endpoint(base: &Url, version: &str, path: &str) -> Result<Url, Problem> {
-    let bad = |why: &str| Problem::new(Reason::BadRequest, format!("the address {base} cannot be used: {why}"));
+    let bad =
+        |why: &str| Problem::new(Reason::BadRequest, format!("the address {base} cannot be used: {why}"));
     let (path, query) = path.split_once('?').map_or((path, None), |(path, query)| (path, Some(query)));
     let below = base.path().trim_end_matches('/');
     let whole = if below.ends_with(&format!("/{path}")) {
@@ -392,14 +390,71 @@ fn has_version(path: &str) -> bool {
 fn is_version(segment: &str) -> bool {
     let Some(rest) = segment.strip_prefix('v') else { return false };
     let rest = rest.trim_start_matches(|c: char| c.is_ascii_digit());
-    rest.len() + 1 < segment.len() && (rest.is_empty() || rest.starts_with("alpha") || rest.starts_with("beta"))
+    rest.len() + 1 < segment.len()
+        && (rest.is_empty() || rest.starts_with("alpha") || rest.starts_with("beta"))
 }
 
 /// A header's value that does not print itself.
 pub(crate) fn sensitive(text: &str) -> Result<HeaderValue, Problem> {
     let mut value = HeaderValue::from_str(text).map_err(|_| {
-        Problem::new(Reason::WrongKey, "the key holds a character that no header can carry: copy it again, alone")
+        Problem::new(
+            Reason::WrongKey,
+            "the key holds a character that no header can carry: copy it again, alone",
+        )
     })?;
     value.set_sensitive(true);
     Ok(value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bases_with_and_without_a_version_both_work() {
+        let join = |base: &str, version: &str, path: &str| {
+            endpoint(&Url::parse(base).unwrap(), version, path).unwrap().to_string()
+        };
+        for (base, whole) in [
+            ("https://a.example", "https://a.example/v1/chat/completions"),
+            ("https://a.example/", "https://a.example/v1/chat/completions"),
+            ("https://a.example/v1", "https://a.example/v1/chat/completions"),
+            ("https://a.example/v1//", "https://a.example/v1/chat/completions"),
+            ("https://a.example/api/paas/v4", "https://a.example/api/paas/v4/chat/completions"),
+            ("https://a.example/v1beta/openai/", "https://a.example/v1beta/openai/chat/completions"),
+            ("https://a.example/openai", "https://a.example/openai/v1/chat/completions"),
+            ("https://a.example/vault", "https://a.example/vault/v1/chat/completions"),
+            ("https://a.example/v", "https://a.example/v/v1/chat/completions"),
+            ("https://a.example/in/chat/completions", "https://a.example/in/chat/completions"),
+            ("https://a.example/?api-version=7", "https://a.example/v1/chat/completions?api-version=7"),
+        ] {
+            assert_eq!(join(base, "v1", "chat/completions"), whole);
+        }
+        let gemini = "models/gemini-x:streamGenerateContent?alt=sse";
+        for base in ["https://g.example", "https://g.example/v1beta", "https://g.example/v1beta/"] {
+            assert_eq!(join(base, "v1beta", gemini), format!("https://g.example/v1beta/{gemini}"));
+        }
+        assert_eq!(
+            join("https://g.example?k=v", "v1beta", "m?alt=sse"),
+            "https://g.example/v1beta/m?k=v&alt=sse"
+        );
+    }
+
+    #[test]
+    fn the_proxy_of_a_request_is_told_without_its_password() {
+        let variables = [
+            ("HTTPS_PROXY", "http://user:hidden@proxy.example:3128"),
+            ("http_proxy", "plain.example:8080"),
+            ("NO_PROXY", "inside.example,10.0.0.0/8"),
+        ];
+        let http = Http::new(&|name| {
+            variables.iter().find(|(have, _)| *have == name).map(|(_, value)| (*value).to_owned())
+        });
+        let via = |url: &str| http.proxy_for(&Url::parse(url).unwrap());
+        assert_eq!(via("https://a.example").as_deref(), Some("HTTPS_PROXY (http://proxy.example:3128)"));
+        assert_eq!(via("http://a.example").as_deref(), Some("http_proxy (http://plain.example:8080)"));
+        assert_eq!(via("https://inside.example"), None);
+        assert_eq!(via("http://10.1.2.3"), None);
+        assert_eq!(Http::new(&|_| None).proxy_for(&Url::parse("https://a.example").unwrap()), None);
+    }
 }

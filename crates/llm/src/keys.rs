@@ -9,7 +9,7 @@ use minke_secrets::{Found, KeyStore, Lookup, Redactor, Secret, SecretError, find
 use reqwest::Url;
 
 use crate::around::{Around, Env};
-use crate::catalog::{Auth, Catalog, KeyPlaces, Origin};
+use crate::catalog::{Auth, Catalog, KeyPlaces, Names, Origin};
 
 /// Where to look for a key, each time one is needed: one that was stored meanwhile is found.
 #[derive(Clone)]
@@ -99,7 +99,7 @@ impl Keys {
 
 pub(crate) fn lookup(provider: &str, places: &KeyPlaces, around: &Around) -> Lookup {
     Lookup {
-        env: places.env.as_ref().map(|names| names.list()).unwrap_or_default(),
+        env: places.env.as_ref().map(Names::list).unwrap_or_default(),
         file: places.file.as_deref().map(|file| place(file, around)),
         stored: around.config_dir.is_some().then(|| provider.to_owned()),
         keyring: places.keyring.clone(),
@@ -141,5 +141,40 @@ pub(crate) fn may_have_key(
             "the key of {provider} is not sent to {host}, which belongs to {other}: correct `base_url` ({origin})"
         )),
         None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_goes_only_where_it_belongs() {
+        let catalog = Catalog::load(None).unwrap();
+        let may = |base: &str, origin: &Origin| {
+            may_have_key("anthropic", &Url::parse(base).unwrap(), origin, &catalog)
+        };
+        let variable = Origin::Env("ANTHROPIC_BASE_URL".into());
+        let users =
+            [Origin::Manifest, variable, Origin::UserProviders, Origin::UserModels, Origin::Providers];
+        for origin in &users {
+            assert_eq!(may("https://api.anthropic.com/v1", origin), Ok(()));
+            assert_eq!(may("https://gate.example", origin), Ok(()));
+            assert_eq!(may("http://127.0.0.1:11434", origin), Ok(()));
+            let refused = may("https://openrouter.ai/api", origin).unwrap_err();
+            assert!(refused.contains("openrouter"), "{refused}");
+        }
+        // A workspace may name what everybody names, and nothing else.
+        assert_eq!(may("https://api.anthropic.com", &Origin::Workspace), Ok(()));
+        for base in [
+            "https://gate.example",
+            "http://127.0.0.1:8080",
+            "http://api.anthropic.com",
+            "https://api.anthropic.com:8443",
+            "https://api.anthropic.com.example",
+        ] {
+            let refused = may(base, &Origin::Workspace).unwrap_err();
+            assert!(refused.contains("workspace") && refused.contains("providers.toml"), "{refused}");
+        }
     }
 }

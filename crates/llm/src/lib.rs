@@ -3,6 +3,7 @@
 //! Here: which model a reference means (`resolve`), and `scripted`, the model inside the binary. Other providers join as
 //! one file each. Elsewhere: the stream contract (`model`), when to try again (`pod`).
 
+mod advice;
 mod around;
 mod build;
 mod catalog;
@@ -25,7 +26,7 @@ mod veil;
 
 pub use around::{Around, Env};
 pub use build::{WireRequest, build};
-pub use catalog::{Catalog, CatalogError, Origin};
+pub use catalog::{Catalog, CatalogError, Listed, Listing, LongPrices, Origin, Prices, models};
 pub use decode::Decoder;
 pub use http::Http;
 pub use login::{KeyHolder, key_holder, key_holders};

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use crate::catalog::{Auth, CapabilityPart, Catalog, Entry, KeyPlaces, Origin, Prices};
+use crate::catalog::{Auth, CapabilityPart, Catalog, Entry, KeyPlaces, Names, Origin, Prices};
 use crate::http::Deadlines;
 use crate::settings::{Caching, Capability, Quirks, Scheme};
 
@@ -79,10 +79,9 @@ impl<'a> Picker<'a> {
 
     /// The base URL: the manifest's, the one that a variable names, else the catalog's.
     pub(crate) fn base_url(&self, env: &dyn Fn(&str) -> Option<String>) -> Option<(String, Origin)> {
-        let manifest = self.layers.first().and_then(|(origin, entry)| {
-            Some((entry.base_url.clone()?, origin.clone()))
-        });
-        let variables = self.first(|entry| entry.base_url_env.as_ref().map(|names| names.list()));
+        let manifest =
+            self.layers.first().and_then(|(origin, entry)| Some((entry.base_url.clone()?, origin.clone())));
+        let variables = self.first(|entry| entry.base_url_env.as_ref().map(Names::list));
         let named = variables.into_iter().flat_map(|(names, _)| names).find_map(|name| {
             let url = env(&name).filter(|url| !url.trim().is_empty())?;
             Some((url.trim().to_owned(), Origin::Env(name)))
@@ -90,11 +89,18 @@ impl<'a> Picker<'a> {
         manifest.or(named).or_else(|| self.first(|entry| entry.base_url.clone()))
     }
 
+    /// The port of the catalog's base URL.
+    pub(crate) fn own_port(&self) -> Option<u16> {
+        let (url, _) = self.first(|entry| entry.base_url.clone())?;
+        reqwest::Url::parse(&url).ok()?.port()
+    }
+
     /// Whether a key is needed, from the first layer that says so; each place of it from the first that names one.
-    pub(crate) fn auth(&self) -> Auth {
+    pub(crate) fn auth(&self) -> (Auth, Origin) {
         match self.first(|entry| entry.auth.clone()) {
-            None | Some((Auth::None, _)) => Auth::None,
-            Some((Auth::ApiKey(_), _)) => {
+            None => (Auth::None, Origin::SchemeDefault),
+            Some((Auth::None, origin)) => (Auth::None, origin),
+            Some((Auth::ApiKey(_), origin)) => {
                 let place = |get: fn(&KeyPlaces) -> Option<String>| {
                     self.first(|entry| match &entry.auth {
                         Some(Auth::ApiKey(places)) => get(places),
@@ -105,11 +111,12 @@ impl<'a> Picker<'a> {
                     Some(Auth::ApiKey(places)) => places.env.clone(),
                     _ => None,
                 });
-                Auth::ApiKey(KeyPlaces {
+                let places = KeyPlaces {
                     env: env.map(|(names, _)| names),
                     file: place(|places| places.file.clone()).map(|(file, _)| file),
                     keyring: place(|places| places.keyring.clone()).map(|(name, _)| name),
-                })
+                };
+                (Auth::ApiKey(places), origin)
             }
         }
     }

@@ -19,7 +19,7 @@ use reqwest::Url;
 use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue};
 use sha2::{Digest, Sha256};
 
-use self::advice::{Who, advise};
+use crate::advice::{Who, advise};
 use crate::build::{WireRequest, build};
 use crate::catalog::Prices;
 use crate::classify::{self, RetryHint};
@@ -169,8 +169,10 @@ impl Setup {
     fn own_headers(&self) -> Result<HeaderMap, String> {
         let mut headers = HeaderMap::new();
         for (name, value) in &self.headers {
-            let header = HeaderName::try_from(name.as_str()).map_err(|_| format!("{name:?} is no header's name"))?;
-            let mut value = HeaderValue::from_str(value).map_err(|_| format!("the value of {name} cannot be sent"))?;
+            let header =
+                HeaderName::try_from(name.as_str()).map_err(|_| format!("{name:?} is no header's name"))?;
+            let mut value =
+                HeaderValue::from_str(value).map_err(|_| format!("the value of {name} cannot be sent"))?;
             // Gateways take keys in headers of their own.
             value.set_sensitive(true);
             headers.insert(header, value);
@@ -364,11 +366,4 @@ async fn read_rest(mut answer: Answer) {
     };
     // Whatever comes of it: the reply is whole.
     drop(tokio::time::timeout(REST_TIME, rest).await);
-}
-
-mod advice {
-    pub(super) struct Who<'a> { pub provider: &'a str, pub model: &'a str, pub key_env: &'a [String], pub key_file: Option<&'a std::path::Path>, pub base_url: &'a str, pub known_models: &'a [String], pub proxy: Option<&'a str> }
-    pub(super) fn advise(p: &crate::problem::Problem, who: &Who<'_>) -> minke_model::Failure {
-        minke_model::Failure { kind: p.reason.kind(), message: format!("{}: {}", who.provider, p.text), status: p.status, retry_after_ms: p.retry_after_ms }
-    }
 }

@@ -17,7 +17,7 @@ use serde_json::Value;
 use thiserror::Error;
 
 use crate::around::Around;
-use crate::catalog::{Auth, Catalog, CatalogError, Entry, Origin, split};
+use crate::catalog::{Auth, Catalog, CatalogError, Entry, Origin, Prices, split};
 use crate::keys::{Keys, may_have_key};
 use crate::near;
 use crate::pick::{Field, Picker, scheme_default};
@@ -57,6 +57,7 @@ pub struct Resolved {
     pub model: Arc<dyn Model>,
     pub context_window: Option<u64>,
     pub max_output: Option<u64>,
+    pub prices: Prices,
     pub settings: Settings,
     /// What a person should know; each is an alert.
     pub alerts: Vec<String>,
@@ -68,7 +69,10 @@ pub struct Resolved {
 
 impl std::fmt::Debug for Resolved {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Resolved").field("route", &self.route).field("settings", &self.settings).finish_non_exhaustive()
+        f.debug_struct("Resolved")
+            .field("route", &self.route)
+            .field("settings", &self.settings)
+            .finish_non_exhaustive()
     }
 }
 
@@ -77,7 +81,9 @@ impl std::fmt::Debug for Resolved {
 pub enum ResolveError {
     #[error("no model is named: write provider/model, or scripted:FILE with a script of your own")]
     NoModel,
-    #[error("`{reference}` names no model: write provider/model{hint}, or scripted:FILE with a script of your own")]
+    #[error(
+        "`{reference}` names no model: write provider/model{hint}, or scripted:FILE with a script of your own"
+    )]
     NoReference { reference: String, hint: String },
     #[error("the model `{reference}` cannot be had: {why}")]
     NoProvider { reference: String, why: String },
@@ -100,7 +106,8 @@ pub fn resolve(request: &ModelRequest, around: &Around) -> Result<Resolved, Reso
         Some(reference) if is_scripted(reference) => scripted(reference, around),
         Some(reference) => {
             let (provider, model) = split(reference).ok_or_else(|| no_reference(reference))?;
-            Resolving { request, around, reference, provider, model }.finish()
+            let catalog = Catalog::load(around.config_dir.as_deref())?;
+            Resolving { request, around, reference, provider, model }.finish(&catalog)
         }
         None if request.scheme.as_deref() == Some(SCRIPTED) => {
             let name = request.model_id.as_deref().unwrap_or_default();
@@ -109,8 +116,23 @@ pub fn resolve(request: &ModelRequest, around: &Around) -> Result<Resolved, Reso
         None => {
             let model = request.model_id.as_deref().ok_or(ResolveError::NoModel)?;
             let reference = &format!("{CUSTOM}/{model}");
-            Resolving { request, around, reference, provider: CUSTOM, model }.finish()
+            let catalog = Catalog::load(around.config_dir.as_deref())?;
+            Resolving { request, around, reference, provider: CUSTOM, model }.finish(&catalog)
         }
+    }
+}
+
+/// The same for a described model of a catalog that is read already.
+pub(crate) fn resolve_in(
+    catalog: &Catalog,
+    reference: &str,
+    around: &Around,
+) -> Result<Resolved, ResolveError> {
+    let request = &ModelRequest::from(reference);
+    match split(reference) {
+        Some((SCRIPTED, _)) => scripted(reference, around),
+        Some((provider, model)) => Resolving { request, around, reference, provider, model }.finish(catalog),
+        None => Err(no_reference(reference)),
     }
 }
 
@@ -131,7 +153,8 @@ fn no_reference(reference: &str) -> ResolveError {
         let wanted = reference.replacen(':', "/", 1);
         let all = catalog.references();
         let model = |full: &&str| split(full).is_some_and(|(_, model)| model == reference);
-        let meant = all.iter().copied().find(model).or_else(|| near::nearest(&wanted, all.iter().copied()));
+        let same = all.iter().copied().filter(model).min_by_key(|full| full.len());
+        let meant = same.or_else(|| near::nearest(&wanted, all.iter().copied()));
         meant.map(|meant| format!(", as in {meant}"))
     });
     ResolveError::NoReference { reference: reference.to_owned(), hint: hint.unwrap_or_default() }
@@ -147,27 +170,26 @@ struct Resolving<'a> {
 }
 
 impl Resolving<'_> {
-    fn finish(self) -> Result<Resolved, ResolveError> {
-        let catalog = Catalog::load(self.around.config_dir.as_deref())?;
+    fn finish(self, catalog: &Catalog) -> Result<Resolved, ResolveError> {
         if self.provider != CUSTOM && !catalog.knows_provider(self.provider) {
             let why = catalog.no_provider(self.provider);
             return Err(ResolveError::NoProvider { reference: self.reference.to_owned(), why });
         }
         let manifest = self.manifest_entry()?;
-        let mut picker = Picker::new(&manifest, &catalog, self.provider, self.model);
+        let mut picker = Picker::new(&manifest, catalog, self.provider, self.model);
         let scheme: Scheme = picker.pick("scheme", |e| e.scheme).ok_or_else(|| {
             self.bad("scheme", "is not set: anthropic, openai_responses, openai_chat or gemini".to_owned())
         })?;
         let default = scheme_default(scheme);
         picker.push_default(&default);
         let (base, origin) = self.base_url(&mut picker)?;
-        let auth = picker.auth();
+        let (auth, auth_origin) = picker.auth();
         let refused = match auth {
             Auth::None => None,
-            Auth::ApiKey(_) => may_have_key(self.provider, &base, &origin, &catalog).err(),
+            Auth::ApiKey(_) => may_have_key(self.provider, &base, &origin, catalog).err(),
         };
-        let keys = Keys::new(self.provider, &auth, refused, &catalog, self.around);
-        picker.note("key", &keys.shown(), &Origin::SchemeDefault);
+        let keys = Keys::new(self.provider, &auth, refused, catalog, self.around);
+        picker.note("key", &keys.shown(), &auth_origin);
         let model_id = picker.pick("model_id", |e| e.model_id.clone()).unwrap_or_else(|| {
             picker.note("model_id", &self.model, &Origin::Reference);
             self.model.to_owned()
@@ -194,14 +216,15 @@ impl Resolving<'_> {
             base,
             keys,
         };
-        let alerts = self.alerts(&catalog, &setup, &auth);
-        let provider = Provider::new(setup)
-            .map_err(|problem| self.bad("headers", problem))?;
+        let prices = setup.prices;
+        let alerts = self.alerts(catalog, &setup, &auth);
+        let provider = Provider::new(setup).map_err(|problem| self.bad("headers", problem))?;
         let scheme = settings.scheme.as_str().to_owned();
         Ok(Resolved {
             route: Route { provider: self.provider.to_owned(), model: self.model.to_owned(), scheme },
             context_window,
             max_output,
+            prices,
             settings,
             alerts,
             missing_key: provider.missing_key(),
@@ -230,7 +253,11 @@ impl Resolving<'_> {
         })
     }
 
-    fn read<T: DeserializeOwned>(&self, key: &'static str, value: Option<&Value>) -> Result<Option<T>, ResolveError> {
+    fn read<T: DeserializeOwned>(
+        &self,
+        key: &'static str,
+        value: Option<&Value>,
+    ) -> Result<Option<T>, ResolveError> {
         let Some(value) = value else { return Ok(None) };
         let read = serde_json::from_value(value.clone());
         read.map(Some).map_err(|e| self.bad(key, format!("is wrong: {}", near::suggest(&e.to_string()))))
@@ -240,6 +267,10 @@ impl Resolving<'_> {
         let Some((text, origin)) = picker.base_url(&*self.around.env) else {
             let why = "is not set: write where the server is, as in http://127.0.0.1:8080".to_owned();
             return Err(self.bad("base_url", why));
+        };
+        let text = match text.contains("://") || !matches!(origin, Origin::Env(_)) {
+            true => text,
+            false => with_scheme(&text, picker.own_port()),
         };
         // What is wrong is told without the text: a password may stand in it.
         let wrong = |why: &str| self.bad("base_url", format!("({origin}) {why}"));
@@ -257,11 +288,11 @@ impl Resolving<'_> {
     fn alerts(&self, catalog: &Catalog, setup: &Setup, auth: &Auth) -> Vec<String> {
         let mut alerts = Vec::new();
         let known = catalog.models_of(self.provider);
-        if !known.is_empty() && !known.contains(&self.model) {
+        if !known.contains(&self.model) {
             let near = near::nearest(self.model, known.iter().copied());
             let near = near.map(|near| format!(" The nearest known one is `{near}`.")).unwrap_or_default();
             alerts.push(format!(
-                "The model `{}` is not in the catalog: its window, limits and prices are unknown.{near}",
+                "The model `{}` is not in the catalog: what is not set for it, such as its window, is unknown.{near}",
                 self.reference
             ));
         }
@@ -274,12 +305,22 @@ impl Resolving<'_> {
     }
 }
 
+/// A variable that holds only a host, with or without a port, means a server that speaks plain HTTP.
+fn with_scheme(host: &str, port: Option<u16>) -> String {
+    let named = host.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok());
+    match port.filter(|_| !named) {
+        Some(port) => format!("http://{host}:{port}"),
+        None => format!("http://{host}"),
+    }
+}
+
 fn scripted(reference: &str, around: &Around) -> Result<Resolved, ResolveError> {
     let source = Source::find(reference, &around.cwd)?;
     let script = match &source {
         Source::BuiltIn(name, text) => Scripted::parse(name, text, &around.cwd)?,
         Source::File(path) => Scripted::load(path, &around.cwd)?,
-    };
+    }
+    .with_pod(around.pod.clone());
     let model = source.name();
     // Its price is 0 unless the user gives it one; the embedded catalog is not read for it.
     let prices = Catalog::load(around.config_dir.as_deref())?.users_prices(SCRIPTED, &model);
@@ -291,7 +332,8 @@ fn scripted(reference: &str, around: &Around) -> Result<Resolved, ResolveError> 
         capability: Capability::default(),
         quirks: Quirks::default(),
     };
-    let field = |key, value: &str| Field { key, value: value.to_owned(), origin: Origin::Reference.to_string() };
+    let field =
+        |key, value: &str| Field { key, value: value.to_owned(), origin: Origin::Reference.to_string() };
     Ok(Resolved {
         route: Route { provider: SCRIPTED.into(), model: model.clone(), scheme: SCRIPTED.into() },
         model: match prices {
@@ -300,6 +342,7 @@ fn scripted(reference: &str, around: &Around) -> Result<Resolved, ResolveError> 
         },
         context_window: None,
         max_output: None,
+        prices: prices.unwrap_or(Prices::FREE),
         settings,
         alerts: Vec::new(),
         missing_key: None,

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use crate::settings::{Caching, ReasoningKind, Scheme, ToolUse};
 
@@ -135,24 +135,25 @@ pub(crate) struct QuirksPart {
 }
 
 /// Dollars per million tokens. Absent = unknown, never free.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub(crate) struct Prices {
-    pub(crate) input: Option<f64>,
-    pub(crate) output: Option<f64>,
-    pub(crate) cache_read: Option<f64>,
-    pub(crate) cache_write: Option<f64>,
-    /// What a request costs whose whole input is longer than this many tokens.
-    pub(crate) long: Option<LongPrices>,
+pub struct Prices {
+    pub input: Option<f64>,
+    pub output: Option<f64>,
+    pub cache_read: Option<f64>,
+    pub cache_write: Option<f64>,
+    /// What a long request costs instead.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub long: Option<LongPrices>,
 }
 
-/// The prices of long requests.
-#[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
+/// The prices of a request whose whole input is longer than `over` tokens.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct LongPrices {
-    pub(crate) over: u64,
-    pub(crate) input: Option<f64>,
-    pub(crate) output: Option<f64>,
-    pub(crate) cache_read: Option<f64>,
-    pub(crate) cache_write: Option<f64>,
+pub struct LongPrices {
+    pub over: u64,
+    pub input: Option<f64>,
+    pub output: Option<f64>,
+    pub cache_read: Option<f64>,
+    pub cache_write: Option<f64>,
 }

@@ -7,6 +7,7 @@
 //! (`an_unknown_key_is_refused_with_its_nearest_name`).
 
 mod entry;
+mod list;
 mod price;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -17,7 +18,9 @@ use std::sync::OnceLock;
 
 use thiserror::Error;
 
-pub(crate) use entry::{Auth, CapabilityPart, Entry, KeyPlaces, Prices};
+pub(crate) use entry::{Auth, CapabilityPart, Entry, KeyPlaces, Names};
+pub use entry::{LongPrices, Prices};
+pub use list::{Listed, Listing, models};
 
 use crate::near;
 
@@ -181,14 +184,14 @@ impl Catalog {
 
     /// Every variable that may hold a key of any provider.
     pub(crate) fn key_variables(&self) -> BTreeSet<String> {
-        let entries = [&self.user, built_in()].into_iter().flat_map(|layer| {
-            layer.providers.values().chain(layer.models.values())
-        });
+        let entries = [&self.user, built_in()]
+            .into_iter()
+            .flat_map(|layer| layer.providers.values().chain(layer.models.values()));
         let places = entries.filter_map(|entry| match &entry.auth {
             Some(Auth::ApiKey(places)) => places.env.as_ref(),
             _ => None,
         });
-        places.flat_map(entry::Names::list).collect()
+        places.flat_map(Names::list).collect()
     }
 
     /// What to say about a provider that is not there.
@@ -265,7 +268,9 @@ fn check(entry: &Entry) -> Result<(), String> {
     ] {
         // Also false for what is not a number.
         if let Some(value) = value.filter(|value| !(*value > 0.0 && *value <= DEADLINE_S)) {
-            return Err(format!("`timeouts.{key}` is {value}: write seconds, more than 0 and at most {DEADLINE_S}"));
+            return Err(format!(
+                "`timeouts.{key}` is {value}: write seconds, more than 0 and at most {DEADLINE_S}"
+            ));
         }
     }
     let prices = &entry.prices;

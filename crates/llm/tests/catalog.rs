@@ -1,0 +1,342 @@
+//! The catalog and what a reference means: layers, origins, refusals, and who may have a key.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use minke_llm::{
+    Around, Caching, Catalog, ModelRequest, ReasoningKind, ResolveError, Resolved, Scheme, ToolUse,
+    canonical, resolve,
+};
+use serde_json::json;
+
+/// A configuration directory and an environment.
+struct World {
+    dir: tempfile::TempDir,
+    env: BTreeMap<String, String>,
+}
+
+impl World {
+    fn new() -> World {
+        World { dir: tempfile::tempdir().unwrap(), env: BTreeMap::new() }
+    }
+
+    fn file(self, name: &str, text: &str) -> World {
+        std::fs::write(self.dir.path().join(name), text).unwrap();
+        self
+    }
+
+    fn env(mut self, name: &str, value: &str) -> World {
+        self.env.insert(name.to_owned(), value.to_owned());
+        self
+    }
+
+    fn around(&self) -> Around {
+        let env = self.env.clone();
+        Around::here(Path::new("/somewhere"), Some(self.dir.path().to_owned()))
+            .with_env(move |name| env.get(name).cloned())
+    }
+
+    fn try_resolve(&self, request: &ModelRequest) -> Result<Resolved, ResolveError> {
+        resolve(request, &self.around())
+    }
+
+    fn resolve(&self, request: impl Into<ModelRequest>) -> Resolved {
+        self.try_resolve(&request.into()).unwrap_or_else(|e| panic!("{e}"))
+    }
+
+    fn refusal(&self, request: impl Into<ModelRequest>) -> String {
+        match self.try_resolve(&request.into()) {
+            Ok(resolved) => panic!("it was accepted: {resolved:?}"),
+            Err(e) => e.to_string(),
+        }
+    }
+}
+
+/// A value and its origin.
+fn origin(resolved: &Resolved, key: &str) -> (String, String) {
+    let field = resolved.origins.iter().find(|field| field.key == key);
+    field
+        .map(|field| (field.value.clone(), field.origin.clone()))
+        .unwrap_or_else(|| panic!("{key} is not there"))
+}
+
+fn pair(value: &str, origin: &str) -> (String, String) {
+    (value.to_owned(), origin.to_owned())
+}
+
+#[test]
+fn every_built_in_model_resolves_and_the_providers_are_there() {
+    let catalog = Catalog::load(None).unwrap();
+    let wanted = [
+        "anthropic",
+        "deepseek",
+        "google",
+        "groq",
+        "llamacpp",
+        "lmstudio",
+        "mistral",
+        "ollama",
+        "openai",
+        "openai-chat",
+        "openrouter",
+        "scripted",
+        "vllm",
+        "xai",
+    ];
+    assert_eq!(catalog.providers(), wanted);
+    let world = World::new();
+    for reference in catalog.references() {
+        let resolved = world.resolve(reference);
+        assert!(resolved.alerts.is_empty(), "{reference}: {:?}", resolved.alerts);
+        let fits = match (resolved.context_window, resolved.max_output) {
+            (Some(window), Some(output)) => output <= window,
+            _ => true,
+        };
+        assert!(fits, "{reference}: {resolved:?}");
+    }
+}
+
+#[test]
+fn each_value_comes_from_the_first_layer_that_has_it() {
+    let world = World::new()
+        .file(
+            "providers.toml",
+            "[anthropic]\nmax_output = 7\ncapability = { vision = false }\ntimeouts = { idle_s = 5 }\n",
+        )
+        .file("models.toml", "[\"anthropic/claude-opus-4-6\"]\ncontext_window = 123\n");
+    let request = ModelRequest {
+        capability: Some(json!({ "tools": "sequential" })),
+        ..ModelRequest::from("anthropic/claude-opus-4-6")
+    };
+    let resolved = world.resolve(request);
+    assert_eq!(origin(&resolved, "capability.tools"), pair("sequential", "manifest"));
+    assert_eq!(origin(&resolved, "context_window"), pair("123", "models.toml (user)"));
+    assert_eq!(origin(&resolved, "max_output"), pair("128000", "models.toml"));
+    assert_eq!(origin(&resolved, "capability.vision"), pair("false", "providers.toml (user)"));
+    assert_eq!(origin(&resolved, "capability.reasoning"), pair("budget", "providers.toml"));
+    assert_eq!(origin(&resolved, "timeouts.idle_s"), pair("5.0", "providers.toml (user)"));
+    assert_eq!(origin(&resolved, "timeouts.connect_s"), pair("10.0", "scheme default"));
+    assert_eq!(origin(&resolved, "base_url"), pair("https://api.anthropic.com/", "providers.toml"));
+    assert_eq!(origin(&resolved, "model_id"), pair("claude-opus-4-6", "ref"));
+    assert_eq!(resolved.settings.capability.tools, ToolUse::Sequential);
+    assert_eq!(resolved.settings.capability.reasoning, ReasoningKind::Budget);
+    assert_eq!(resolved.settings.capability.caching, Caching::Explicit(4));
+    assert!(resolved.settings.quirks.adaptive_thinking);
+    assert_eq!((resolved.context_window, resolved.max_output), (Some(123), Some(128_000)));
+    // An unknown model of the provider has the provider's fields.
+    let other = world.resolve("anthropic/claude-of-tomorrow");
+    assert_eq!(origin(&other, "max_output"), pair("7", "providers.toml (user)"));
+}
+
+#[test]
+fn the_users_files_are_merged_field_by_field() {
+    let before = World::new().resolve("openai/gpt-5");
+    let world = World::new().file("models.toml", "[\"openai/gpt-5\"]\nprices = { output = 99 }\n");
+    let after = world.resolve("openai/gpt-5");
+    assert_eq!(origin(&after, "prices.output"), pair("99.0", "models.toml (user)"));
+    assert_eq!(origin(&after, "prices.input"), origin(&before, "prices.input"));
+    assert_eq!(after.settings, before.settings);
+}
+
+#[test]
+fn a_provider_of_ones_own_is_as_good_as_a_built_in_one() {
+    let world = World::new()
+        .file(
+            "providers.toml",
+            "[work]\nscheme = \"anthropic\"\nbase_url = \"https://llm.example/claude\"\nkey_header = \"bearer\"\n\
+             auth = { api_key = { env = [\"WORK_KEY\", \"WORK_TOKEN\"] } }\n",
+        )
+        .env("WORK_TOKEN", "something-secret");
+    let resolved = world.resolve("work/opus");
+    assert_eq!(resolved.settings.scheme, Scheme::Anthropic);
+    assert_eq!(resolved.missing_key, None);
+    assert_eq!(origin(&resolved, "key").0, "from the variable WORK_TOKEN");
+    assert_eq!(
+        (&*resolved.route.provider, &*resolved.route.model, &*resolved.route.scheme),
+        ("work", "opus", "anthropic")
+    );
+    assert_eq!(resolved.alerts.len(), 1, "an unknown model is told");
+}
+
+#[test]
+fn a_model_needs_no_reference() {
+    let request = ModelRequest {
+        scheme: Some("openai_chat".into()),
+        base_url: Some("http://127.0.0.1:8081".into()),
+        model_id: Some("qwen3".into()),
+        ..ModelRequest::default()
+    };
+    let resolved = World::new().resolve(request.clone());
+    assert_eq!((&*resolved.route.provider, &*resolved.route.model), ("custom", "qwen3"));
+    assert_eq!(resolved.missing_key, None);
+    let refused = World::new().refusal(ModelRequest { base_url: None, ..request.clone() });
+    assert!(refused.contains("base_url"), "{refused}");
+    let refused = World::new().refusal(ModelRequest { scheme: Some("openai-chat".into()), ..request });
+    assert!(refused.contains("openai_chat"), "{refused}");
+    assert!(World::new().refusal(ModelRequest::default()).contains("provider/model"));
+}
+
+#[test]
+fn an_unknown_provider_is_refused_and_an_unknown_model_is_told() {
+    let world = World::new();
+    let refused = world.refusal("antropic/claude-opus-4-6");
+    for words in ["antropic", "did you mean `anthropic`", "openrouter", "vllm"] {
+        assert!(refused.contains(words), "{words}: {refused}");
+    }
+    for (reference, near) in
+        [("gpt-5", "openai/gpt-5"), ("anthropic:claude-opus-4-6", "anthropic/claude-opus-4-6")]
+    {
+        let refused = world.refusal(reference);
+        assert!(refused.contains(near), "{refused}");
+        assert!(canonical(reference, Path::new("/")).is_err());
+    }
+    assert!(world.refusal("").contains("provider/model"));
+    let resolved = world.resolve("anthropic/claude-opus-4-66");
+    let [alert] = &resolved.alerts[..] else { panic!("{:?}", resolved.alerts) };
+    assert!(alert.contains("claude-opus-4-66") && alert.contains("claude-opus-4-6`"), "{alert}");
+    assert_eq!(resolved.settings.model_id, "claude-opus-4-66", "it is not replaced");
+    assert_eq!((resolved.context_window, resolved.max_output), (None, None));
+}
+
+#[test]
+fn an_unknown_key_is_refused_with_its_nearest_name() {
+    for (file, text, words) in [
+        (
+            "providers.toml",
+            "[anthropic]\nbase_ulr = \"https://x.example\"\n",
+            &["line 2", "base_ulr", "did you mean `base_url`"][..],
+        ),
+        (
+            "models.toml",
+            "[\"openai/gpt-5\"]\nprices = { inptu = 1 }\n",
+            &["line 2", "inptu", "did you mean `input`"],
+        ),
+        ("models.toml", "[gpt-5]\n", &["gpt-5", "provider/model"]),
+        ("providers.toml", "[Work]\nscheme = \"gemini\"\n", &["Work", "a-z"]),
+        ("providers.toml", "[x]\ntimeouts = { idle_s = 0 }\n", &["idle_s", "more than 0"]),
+        ("providers.toml", "[x]\nscheme = \"openai\"\n", &["line 2", "openai_chat"]),
+        ("models.toml", "[\"a/b\"]\ncontext_window = 0\n", &["context_window"]),
+        ("models.toml", "[\"a/b\"]\nprices = { input = -1 }\n", &["price"]),
+    ] {
+        let world = World::new().file(file, text);
+        let refused = world.refusal("openai/gpt-5");
+        assert!(refused.contains(&world.dir.path().join(file).display().to_string()), "{refused}");
+        for words in words {
+            assert!(refused.contains(words), "{words} is missing: {refused}");
+        }
+    }
+}
+
+#[test]
+fn a_key_in_the_place_of_its_place_is_not_shown() {
+    let planted = "sk-planted-0123456789";
+    let world = World::new().file("providers.toml", &format!("[anthropic]\nauth = \"{planted}\"\n"));
+    let refused = world.refusal("anthropic/claude-opus-4-6");
+    assert!(refused.contains("never the key") && !refused.contains(planted), "{refused}");
+    let request =
+        ModelRequest { auth: Some(json!(planted)), ..ModelRequest::from("anthropic/claude-opus-4-6") };
+    let refused = World::new().refusal(request);
+    assert!(refused.contains("never the key") && !refused.contains(planted), "{refused}");
+    let base_url = Some(format!("https://user:{planted}@x.example"));
+    let refused = World::new().refusal(ModelRequest { base_url, ..ModelRequest::from("openai/gpt-5") });
+    assert!(refused.contains("password") && !refused.contains(planted), "{refused}");
+}
+
+#[test]
+fn base_urls_come_from_the_manifest_the_ecosystems_variables_or_a_file() {
+    let reference = "openai-chat/gpt-5";
+    let file = "[openai-chat]\nbase_url = \"https://file.example/v1\"\n";
+    let world = World::new().file("providers.toml", file);
+    assert_eq!(
+        origin(&world.resolve(reference), "base_url"),
+        pair("https://file.example/v1", "providers.toml (user)")
+    );
+    let world = world.env("OPENAI_BASE_URL", "").env("OPENAI_API_BASE", " https://variable.example ");
+    let (url, from) = origin(&world.resolve(reference), "base_url");
+    assert_eq!((&*url, &*from), ("https://variable.example/", "env OPENAI_API_BASE"));
+    let base_url = Some("https://manifest.example".to_owned());
+    let resolved = world.resolve(ModelRequest { base_url, ..ModelRequest::from(reference) });
+    assert_eq!(origin(&resolved, "base_url"), pair("https://manifest.example/", "manifest"));
+    for (bad, words) in [("ftp://x", "http"), ("nonsense", "no address"), ("https://", "no address")] {
+        let base_url = Some(bad.to_owned());
+        let refused = world.refusal(ModelRequest { base_url, ..ModelRequest::from(reference) });
+        assert!(refused.contains("manifest") && refused.contains(words), "{refused}");
+    }
+    // Some servers name themselves without a scheme, or without a port.
+    for (host, url) in [
+        ("127.0.0.1:5000", "http://127.0.0.1:5000/"),
+        ("box", "http://box:11434/"),
+        ("https://box", "https://box/"),
+    ] {
+        let resolved = World::new().env("OLLAMA_HOST", host).resolve("ollama/qwen3:8b");
+        assert_eq!(origin(&resolved, "base_url"), pair(url, "env OLLAMA_HOST"));
+    }
+}
+
+#[test]
+fn a_missing_key_is_no_reason_not_to_open_a_pod() {
+    let resolved = World::new().resolve("openrouter/some/model");
+    let missing = resolved.missing_key.expect("there is no key");
+    for words in ["openrouter", "OPENROUTER_API_KEY", "minke login openrouter"] {
+        assert!(missing.contains(words), "{missing}");
+    }
+    assert_eq!(origin(&World::new().resolve("openai/gpt-5"), "key").0, "missing");
+    assert_eq!(World::new().resolve("ollama/x").missing_key, None);
+}
+
+#[test]
+fn a_key_file_is_found_beside_the_catalog_and_refused_if_others_can_read_it() {
+    use std::os::unix::fs::PermissionsExt;
+    let world = World::new()
+        .file("providers.toml", "[groq]\nauth = { api_key = { file = \"groq.key\" } }\n")
+        .file("groq.key", "gsk_something\n");
+    let path = world.dir.path().join("groq.key");
+    let mode = |mode| std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).unwrap();
+    mode(0o600);
+    assert_eq!(world.resolve("groq/x").missing_key, None);
+    mode(0o644);
+    let missing = world.resolve("groq/x").missing_key.expect("an open file is refused");
+    assert!(missing.contains("chmod 600"), "{missing}");
+}
+
+#[test]
+fn a_key_is_not_sent_to_another_provider() {
+    let world = World::new()
+        .env("ANTHROPIC_API_KEY", "sk-ant-something")
+        .env("ANTHROPIC_BASE_URL", "https://api.openai.com/v1");
+    let missing = world.resolve("anthropic/claude-opus-4-6").missing_key.expect("the key stays here");
+    assert!(missing.contains("api.openai.com") && missing.contains("belongs to openai"), "{missing}");
+    let paired = World::new()
+        .env("ANTHROPIC_API_KEY", "sk-ant-something")
+        .env("ANTHROPIC_BASE_URL", "https://gate.example");
+    assert_eq!(paired.resolve("anthropic/claude-opus-4-6").missing_key, None);
+    // Both names of one vendor are one vendor.
+    let same =
+        World::new().env("OPENAI_API_KEY", "sk-something").env("OPENAI_BASE_URL", "https://api.openai.com");
+    assert_eq!(same.resolve("openai-chat/gpt-5").missing_key, None);
+}
+
+#[test]
+fn a_key_that_travels_in_clear_is_told() {
+    let url =
+        |url: &str| ModelRequest { base_url: Some(url.to_owned()), ..ModelRequest::from("openai/gpt-5") };
+    let alerts = World::new().resolve(url("http://gate.example")).alerts;
+    assert!(alerts.iter().any(|alert| alert.contains("unencrypted")), "{alerts:?}");
+    for quiet in ["http://127.0.0.1:1", "http://localhost:1", "http://[::1]:1", "https://gate.example"] {
+        assert!(World::new().resolve(url(quiet)).alerts.is_empty(), "{quiet}");
+    }
+}
+
+#[test]
+fn a_reference_means_the_same_wherever_it_is_read() {
+    let here = Path::new("/somewhere");
+    assert_eq!(canonical("scripted:demo", here).unwrap(), "scripted/demo");
+    assert_eq!(canonical("scripted:a/b.toml", here).unwrap(), "scripted//somewhere/a/b.toml");
+    assert_eq!(canonical("scripted//x/y.toml", here).unwrap(), "scripted//x/y.toml");
+    assert_eq!(canonical("ollama/qwen3:8b", here).unwrap(), "ollama/qwen3:8b");
+    assert!(matches!(canonical("scripted:", here), Err(ResolveError::NoScript { .. })));
+    let resolved = World::new().resolve("scripted/demo");
+    assert_eq!((&*resolved.route.provider, &*resolved.route.model), ("scripted", "demo"));
+    let refused = World::new().refusal("scripted:none.toml");
+    assert!(refused.contains("/somewhere/none.toml"), "{refused}");
+}
