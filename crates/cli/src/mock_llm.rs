@@ -38,6 +38,12 @@ pub(crate) struct MockLlm {
     /// Let a cut go through the middle of an event
     #[arg(long)]
     cut_in_event: bool,
+    /// Tell parallel calls at the same time, a piece of each in turn
+    #[arg(long)]
+    weave: bool,
+    /// Play the turns of the pod with this name
+    #[arg(long, value_name = "NAME")]
+    pod: Option<String>,
     /// Answer requests that bring no key
     #[arg(long)]
     no_key: bool,
@@ -66,7 +72,7 @@ impl FromStr for SplitWish {
 }
 
 pub(crate) async fn run(mock: MockLlm, around: &Surroundings, screen: &Screen) -> Result<Exit, Failure> {
-    let script = mock::script(&mock.script, &around.cwd).map_err(Failure::usage)?;
+    let script = mock::script(&mock.script, &around.cwd).map_err(Failure::usage)?.with_pod(mock.pod);
     let mut log = Log::open(&mock.requests, screen)?;
     let options = Options {
         port: mock.port,
@@ -75,6 +81,7 @@ pub(crate) async fn run(mock: MockLlm, around: &Surroundings, screen: &Screen) -
         crlf: mock.crlf,
         comments: mock.comments,
         cut_in_event: mock.cut_in_event,
+        weave: mock.weave,
         keyless: mock.no_key,
     };
     let server = mock::serve(script, options).await.map_err(|e| {

@@ -234,6 +234,8 @@ impl Heard {
     fn of(events: Vec<ModelEvent>) -> Heard {
         let mut heard = Heard::default();
         let mut open: BTreeMap<u32, Block> = BTreeMap::new();
+        // By index: calls that are told at the same time may end in any order.
+        let mut whole = BTreeMap::new();
         for event in events {
             match event {
                 ModelEvent::BlockStart { index, kind } => {
@@ -243,7 +245,7 @@ impl Heard {
                 ModelEvent::Delta { index, text } => open.get_mut(&index).unwrap().text.push_str(&text),
                 ModelEvent::BlockStop { index, end } => {
                     let block = open.remove(&index).unwrap();
-                    heard.blocks.push(Block { end, ..block });
+                    whole.insert(index, Block { end, ..block });
                 }
                 ModelEvent::Usage(usage) => heard.usage = usage,
                 ModelEvent::Done { stop } => heard.stop = Some(stop),
@@ -251,6 +253,7 @@ impl Heard {
                 other => panic!("unexpected {other:?}"),
             }
         }
+        heard.blocks = whole.into_values().collect();
         heard
     }
 
@@ -328,6 +331,26 @@ async fn every_format_tells_what_the_script_says() {
         let signed: Vec<_> = heard.blocks.iter().filter(|block| is_signed(block)).collect();
         let wanted = usize::from(scheme != Scheme::OpenaiChat);
         assert_eq!(signed.len(), wanted, "{scheme:?}: {:?}", heard.blocks);
+    }
+}
+
+#[tokio::test]
+async fn woven_calls_are_told_apart() {
+    for scheme in SCHEMES {
+        let woven =
+            served(WHOLE, Options { weave: true, ..Options::default() }).await.ask(scheme, &hello()).await;
+        let plain = served(WHOLE, Options::default()).await.ask(scheme, &hello()).await;
+        assert_eq!(
+            decoded(scheme, &woven.pieces).said(),
+            decoded(scheme, &plain.pieces).said(),
+            "{scheme:?}"
+        );
+        // gemini tells calls whole.
+        assert_eq!(
+            timeless(&woven.text()) == timeless(&plain.text()),
+            scheme == Scheme::Gemini,
+            "{scheme:?}"
+        );
     }
 }
 

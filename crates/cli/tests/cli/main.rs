@@ -5,9 +5,14 @@
 mod crash;
 mod docs;
 mod exec;
+mod failures;
+mod front;
+mod hostile;
 mod login;
+mod mock;
 mod pods;
 mod providers;
+mod secrets;
 mod trouble;
 mod wired;
 mod world;

@@ -24,6 +24,7 @@ use super::memory::Outcome;
 use super::reply::{CutOff, Frames, Shape, body};
 use super::seen::{Seen, bounded};
 use super::voice::{Tell, Voice};
+use super::weave::weave;
 use super::{Shared, anthropic, chat, gemini, responses};
 use crate::scripted::{Attempt, Beat};
 use crate::settings::Scheme;
@@ -133,7 +134,7 @@ impl Exchange {
 
     fn choose(&self, scheme: Scheme, asked: &Asked, seen: &mut Seen) -> Answered {
         let mut memory = self.shared.memory.lock().unwrap_or_else(PoisonError::into_inner);
-        let standing = memory.find(&asked.history.items);
+        let standing = memory.find(&format!("{scheme:?}/{}", asked.model), &asked.history.items);
         let prompt = asked.prompt(&format!("{scheme:?}"), standing.ended);
         let played = self.shared.script.answer(&prompt, Attempt { number: standing.attempt, of: ATTEMPTS });
         let outcome = match played.beats.last() {
@@ -153,7 +154,8 @@ impl Exchange {
             created: seen.time / 1_000,
         }
         .listen(&played.beats);
-        Answered { scheme, beats: played.beats.into(), voice }
+        let beats = if self.shared.options.weave { weave(played.beats) } else { played.beats };
+        Answered { scheme, beats: beats.into(), voice }
     }
 
     /// The waits before anything is said come before the status too; an error that is all there is, is the status.

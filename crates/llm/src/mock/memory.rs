@@ -46,12 +46,14 @@ pub(super) struct Standing {
     /// Attempts of this request before this one.
     pub(super) attempt: u32,
     key: u64,
+    route: u64,
 }
 
 #[derive(Debug, Clone, Copy)]
 struct Newest {
     ended: u64,
     attempt: u32,
+    route: u64,
     outcome: Outcome,
     at: u64,
 }
@@ -65,11 +67,13 @@ pub(super) struct Memory {
 
 impl Memory {
     /// Finds out where a request stands. What comes of it must be told with `note`.
-    pub(super) fn find(&mut self, items: &[Arc<Item>]) -> Standing {
+    pub(super) fn find(&mut self, route: &str, items: &[Arc<Item>]) -> Standing {
         let chain = Chain::new(items);
         let key = chain.links.last().map_or(0, |link| link.hash);
+        let route = hash_of(route);
         if let Some(known) = self.newest.get(&key) {
-            return again(known, &chain, key);
+            let (ended, attempt) = again(known, &chain, route);
+            return Standing { ended, attempt, key, route };
         }
         let known = chain.links.iter().enumerate().rev().find_map(|(at, link)| {
             // The conversation has moved on: the same beginning is a new conversation from now on.
@@ -80,7 +84,7 @@ impl Memory {
             Some((at, known)) => known.ended + 1 + chain.replies_after(at),
             None => chain.replies(),
         };
-        Standing { ended, attempt: 0, key }
+        Standing { ended, attempt: 0, key, route }
     }
 
     pub(super) fn note(&mut self, standing: Standing, outcome: Outcome) {
@@ -89,21 +93,28 @@ impl Memory {
             let oldest = self.newest.iter().min_by_key(|(_, known)| known.at).map(|(key, _)| *key);
             oldest.and_then(|key| self.newest.remove(&key));
         }
-        let Standing { ended, attempt, key } = standing;
-        self.newest.insert(key, Newest { ended, attempt, outcome, at: self.clock });
+        let Standing { ended, attempt, key, route } = standing;
+        self.newest.insert(key, Newest { ended, attempt, route, outcome, at: self.clock });
     }
 }
 
-/// The same request once more: another attempt, the continuation of a reply that left nothing, or a new conversation
-/// that begins like an old one.
-fn again(known: &Newest, chain: &Chain, key: u64) -> Standing {
+/// The same request once more: another attempt, the continuation of a reply that left nothing, a fallback to another
+/// model, or a new conversation that begins like an old one. Gives the ended requests and the attempt.
+fn again(known: &Newest, chain: &Chain, route: u64) -> (u64, u32) {
     match known.outcome {
-        Outcome::Cut => Standing { ended: known.ended + 1, attempt: 0, key },
-        Outcome::Failed { retryable: true } if known.attempt + 1 < ATTEMPTS => {
-            Standing { ended: known.ended, attempt: known.attempt + 1, key }
+        Outcome::Failed { retryable: true } if route == known.route && known.attempt + 1 < ATTEMPTS => {
+            (known.ended, known.attempt + 1)
         }
-        Outcome::Failed { .. } | Outcome::Whole => Standing { ended: chain.replies(), attempt: 0, key },
+        Outcome::Cut => (known.ended + 1, 0),
+        Outcome::Failed { .. } if route != known.route => (known.ended + 1, 0),
+        Outcome::Failed { .. } | Outcome::Whole => (chain.replies(), 0),
     }
+}
+
+fn hash_of(text: &str) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    text.hash(&mut hasher);
+    hasher.finish()
 }
 
 /// A history as a chain of hashes, without what another provider is not sent.
@@ -180,7 +191,7 @@ mod tests {
         let mut memory = Memory::default();
         let mut seen = Vec::new();
         for (items, outcome) in requests {
-            let standing = memory.find(items);
+            let standing = memory.find("anthropic/m", items);
             seen.push((standing.ended, standing.attempt));
             memory.note(standing, *outcome);
         }
@@ -221,6 +232,18 @@ mod tests {
     }
 
     #[test]
+    fn another_model_after_a_failure_is_a_fallback() {
+        let items = [user("a")];
+        let mut memory = Memory::default();
+        let standing = memory.find("anthropic/m", &items);
+        memory.note(standing, BUSY);
+        let standing = memory.find("gemini/n", &items);
+        assert_eq!((standing.ended, standing.attempt), (1, 0));
+        memory.note(standing, Outcome::Whole);
+        assert_eq!(memory.find("gemini/n", &[user("a"), said("b"), user("c")]).ended, 2);
+    }
+
+    #[test]
     fn a_history_from_elsewhere_is_counted_by_its_replies() {
         let call = Arc::new(Item::ToolCall {
             call_id: minke_record::CallId("1".into()),
@@ -237,11 +260,11 @@ mod tests {
     fn only_so_many_conversations_are_kept() {
         let mut memory = Memory::default();
         for number in 0..2 * CONVERSATIONS {
-            let standing = memory.find(&[user(&number.to_string())]);
+            let standing = memory.find("r", &[user(&number.to_string())]);
             memory.note(standing, BUSY);
         }
         assert_eq!(memory.newest.len(), CONVERSATIONS);
-        assert_eq!(memory.find(&[user("0")]).attempt, 0);
-        assert_eq!(memory.find(&[user(&(2 * CONVERSATIONS - 1).to_string())]).attempt, 1);
+        assert_eq!(memory.find("r", &[user("0")]).attempt, 0);
+        assert_eq!(memory.find("r", &[user(&(2 * CONVERSATIONS - 1).to_string())]).attempt, 1);
     }
 }

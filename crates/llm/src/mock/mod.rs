@@ -1,7 +1,7 @@
 //! mock: a script served over loopback HTTP in all four wire formats, so that any client can be tested against it.
 //!
 //! Here: the listener and its options. Its parts: one exchange (`exchange`), what is asked (`asked`, and one file per
-//! format), which request of which conversation it is (`memory`), how the reply is told (`voice`, `reply`), signatures
+//! format), which request of which conversation it is (`memory`), how the reply is told (`voice`, `weave`, `reply`), signatures
 //! on reasoning (`signature`). Elsewhere: the script and what its turns say (`scripted`). Described in
 //! `docs/mock-llm.md`.
 //! Invariant: nothing outside this machine can reach it, and a key that it was sent is neither kept nor shown
@@ -18,6 +18,7 @@ mod responses;
 mod seen;
 mod signature;
 mod voice;
+mod weave;
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -54,6 +55,8 @@ pub struct Options {
     pub comments: bool,
     /// A cut goes through the middle of the last event.
     pub cut_in_event: bool,
+    /// Parallel calls are told at the same time, a piece of each in turn.
+    pub weave: bool,
     /// Answer requests that bring no key.
     pub keyless: bool,
 }
