@@ -193,7 +193,10 @@ impl<'l> Walk<'l> {
             }
             Kind::Inbox(e) => {
                 let message = e.message.clone().unwrap_or_default();
-                (Visit::Notify { message: self.look.blobs.text(&message, seq)?, wake: e.wake }, e.from.clone())
+                (
+                    Visit::Notify { message: self.look.blobs.text(&message, seq)?, wake: e.wake },
+                    e.from.clone(),
+                )
             }
             Kind::Answer(e) => {
                 let ask = AskId(self.look.pairs.here(e.id.0));
@@ -360,7 +363,7 @@ impl<'l> Walk<'l> {
     /// The pod lives on. Requests that it has made get their replies, and are compared with what was sent.
     fn asked(&mut self, mut mind: Mind, step: LogStep<'l>) -> Result<(), Stop> {
         for (call, prompt) in std::mem::take(&mut mind.asked) {
-            if mind.requests.contains_key(&call) {
+            if !step.has(|kind| matches!(kind, Kind::LlmCall(made) if made.call == call)) {
                 continue; // one more attempt
             }
             let asked = match self.recording(call, step) {
@@ -396,7 +399,8 @@ impl<'l> Walk<'l> {
                 Some((heard, blob))
             }
             Err(why) => {
-                self.report.note(format!("the recording of request {call} (blob {name}) cannot be used: {why}"));
+                self.report
+                    .note(format!("the recording of request {call} (blob {name}) cannot be used: {why}"));
                 None
             }
         }
@@ -413,7 +417,8 @@ impl<'l> Walk<'l> {
         let Some(first) = heard.iter().find(|heard| recorded::has_wire(&heard.head.settings)) else {
             return Ok(());
         };
-        let asked = step.entries.iter().find(|entry| matches!(&entry.kind, Kind::LlmCall(e) if e.call == call));
+        let asked =
+            step.entries.iter().find(|entry| matches!(&entry.kind, Kind::LlmCall(e) if e.call == call));
         let Some(entry) = asked else { return Ok(()) };
         let prompt = self.filled(prompt, entry.seq)?;
         let settings = &first.head.settings;

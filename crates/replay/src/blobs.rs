@@ -22,7 +22,11 @@ impl<'a> Blobs<'a> {
     pub(crate) fn get(&self, name: &str) -> Result<Blob, String> {
         let content = (self.fetch.borrow_mut())(name)?;
         let blob = Blob::new(content);
-        if blob.name.blob == name { Ok(blob) } else { Err("its content is not what its name says".to_owned()) }
+        if blob.name.blob == name {
+            Ok(blob)
+        } else {
+            Err("its content is not what its name says".to_owned())
+        }
     }
 
     /// A text, wherever it is.

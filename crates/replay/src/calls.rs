@@ -30,7 +30,12 @@ impl Look<'_> {
     }
 
     /// Plans for a step that begins with a question about a call.
-    pub(crate) fn asked(&self, mind: &Mind, step: LogStep<'_>, id: &CallId) -> Result<Vec<Plan>, ReplayError> {
+    pub(crate) fn asked(
+        &self,
+        mind: &Mind,
+        step: LogStep<'_>,
+        id: &CallId,
+    ) -> Result<Vec<Plan>, ReplayError> {
         if let Some(guest) = self.guest(mind, step)? {
             return Ok(vec![guest]);
         }
@@ -40,7 +45,12 @@ impl Look<'_> {
     }
 
     /// Plans for a step that begins with the result of a call that nobody closed from outside.
-    pub(crate) fn settled(&self, mind: &Mind, step: LogStep<'_>, result: &ToolResult) -> Result<Vec<Plan>, ReplayError> {
+    pub(crate) fn settled(
+        &self,
+        mind: &Mind,
+        step: LogStep<'_>,
+        result: &ToolResult,
+    ) -> Result<Vec<Plan>, ReplayError> {
         let Some(id) = result_of(result) else { return Ok(Vec::new()) };
         let mut plans = Vec::new();
         let others: Vec<&CallId> = step.dispatched();
@@ -70,7 +80,12 @@ impl Look<'_> {
     }
 
     /// These calls are prepared, the last one first: a call that is not prepared yet holds those behind it.
-    pub(crate) fn readied(&self, mind: &Mind, step: LogStep<'_>, ids: &[&CallId]) -> Result<Plan, ReplayError> {
+    pub(crate) fn readied(
+        &self,
+        mind: &Mind,
+        step: LogStep<'_>,
+        ids: &[&CallId],
+    ) -> Result<Plan, ReplayError> {
         let mut plan = Vec::new();
         for pending in mind.preparing.iter().rev().filter(|pending| ids.contains(&&pending.call_id)) {
             if let Some(prepared) = self.prepared(mind, step, pending)? {
@@ -111,14 +126,14 @@ impl Look<'_> {
         }
         let once = |action| Some(Ok(Prepared { class: Class::Once, action, preview: None }));
         Ok(match (found, dispatch) {
-            (Some(OfCall::Dispatched | OfCall::Asked(_)), Some(dispatch)) => Some(Ok(Prepared {
-                class: dispatch.class.clone(),
-                action: dispatch.action.clone(),
-                preview,
-            })),
-            (Some(OfCall::Asked(text)), None) => {
-                once(Action { command: Some(text.unwrap_or_default().to_owned()), side_effects: true, ..Action::default() })
+            (Some(OfCall::Dispatched | OfCall::Asked(_)), Some(dispatch)) => {
+                Some(Ok(Prepared { class: dispatch.class.clone(), action: dispatch.action.clone(), preview }))
             }
+            (Some(OfCall::Asked(text)), None) => once(Action {
+                command: Some(text.unwrap_or_default().to_owned()),
+                side_effects: true,
+                ..Action::default()
+            }),
             (Some(OfCall::Settled(result)), _) if result.outcome == Outcome::Refused => once(refused(result)),
             _ => None,
         })
@@ -183,7 +198,8 @@ impl Look<'_> {
         let message = || self.message(result, entry.seq);
         let ended = match &result.outcome {
             Outcome::Done => {
-                let content = content.as_ref().map(|text: &Text| self.blobs.text(text, entry.seq)).transpose()?;
+                let content =
+                    content.as_ref().map(|text: &Text| self.blobs.text(text, entry.seq)).transpose()?;
                 CallEnd::Done { summary: summary.clone(), content }
             }
             Outcome::Failed => CallEnd::Failed { message: message()? },
@@ -241,5 +257,8 @@ fn earlier<'m>(mind: &'m Mind, ids: &[&CallId]) -> Vec<&'m CallId> {
     let order: Vec<&CallId> = mind.pod.state().facts.calls.iter().map(|call| &call.call_id).collect();
     let last = order.iter().rposition(|id| ids.contains(id));
     let place = |id: &CallId| order.iter().position(|other| *other == id);
-    all(mind).into_iter().filter(|id| last.is_some_and(|last| place(id).is_some_and(|at| at <= last))).collect()
+    all(mind)
+        .into_iter()
+        .filter(|id| last.is_some_and(|last| place(id).is_some_and(|at| at <= last)))
+        .collect()
 }

@@ -72,10 +72,12 @@ impl<'l> Look<'l> {
         let here = step.segment().map(|segment| &segment.config);
         let state = mind.pod.state();
         let config = here.or_else(|| state.segment.as_ref().map(|segment| &segment.config));
-        config.and_then(crate::timeline::route_of).or_else(|| self.timeline.next_route(step.at)).or_else(|| {
-            let unknown = || "unknown".to_owned();
-            Some(Route { provider: unknown(), model: unknown(), scheme: unknown() })
-        })
+        config.and_then(crate::timeline::route_of).or_else(|| self.timeline.next_route(step.at)).or_else(
+            || {
+                let unknown = || "unknown".to_owned();
+                Some(Route { provider: unknown(), model: unknown(), scheme: unknown() })
+            },
+        )
     }
 
     fn causes(&self, mind: &Mind, step: LogStep<'l>) -> Result<Vec<Plan>, ReplayError> {
@@ -85,7 +87,9 @@ impl<'l> Look<'l> {
             Kind::Dequeued(e) => Ok(vec![self.dequeued(e)]),
             Kind::Inbox(e) => Ok(vec![self.note_came(step, e)?]),
             Kind::AssistantItem(_) | Kind::LlmUsage(_) | Kind::LlmEnd(_) => self.of_reply(mind, step),
-            Kind::StateChange(e) if e.by.is_none() && e.state == StateWord::Waiting => self.of_reply(mind, step),
+            Kind::StateChange(e) if e.by.is_none() && e.state == StateWord::Waiting => {
+                self.of_reply(mind, step)
+            }
             Kind::StateChange(e) if e.by.is_none() && e.state == StateWord::Working => {
                 Ok(mind.requests.keys().map(|call| vec![What::Timer(Timer::Retry(*call)).into()]).collect())
             }
@@ -116,7 +120,9 @@ impl<'l> Look<'l> {
                     Ok(plans)
                 }
             },
-            Kind::TurnEnd(_) | Kind::RunCompleted(_) | Kind::RunErrored(_) | Kind::Rewound(_) => self.closed(step),
+            Kind::TurnEnd(_) | Kind::RunCompleted(_) | Kind::RunErrored(_) | Kind::Rewound(_) => {
+                self.closed(step)
+            }
             Kind::Renamed(_)
             | Kind::Archived(_)
             | Kind::Unarchived(_)

@@ -192,7 +192,9 @@ pub(crate) fn shown(kind: &Kind) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use minke_record::{Actor, Chain, Durability, InputSegment, Invoke, QueueId, QueueMode, QueuedInput, RunId, Trigger};
+    use minke_record::{
+        Actor, Chain, Durability, InputSegment, Invoke, QueueId, QueueMode, QueuedInput, RunId, Trigger,
+    };
 
     fn queued(id: u128, text: &str) -> Kind {
         QueuedInput {
@@ -251,7 +253,10 @@ mod tests {
         let early = compare(&mut pairs, &entry(alert.clone(), Some(1)), &draft(alert.clone(), Some(2)));
         assert_eq!(early, Err("run".to_owned()));
         assert_eq!(compare(&mut pairs, &entry(invoke.clone(), Some(1)), &draft(invoke, Some(2))), Ok(()));
-        assert_eq!(compare(&mut pairs, &entry(alert.clone(), Some(1)), &draft(alert.clone(), Some(2))), Ok(()));
+        assert_eq!(
+            compare(&mut pairs, &entry(alert.clone(), Some(1)), &draft(alert.clone(), Some(2))),
+            Ok(())
+        );
         let wrong = compare(&mut pairs, &entry(alert.clone(), Some(1)), &draft(alert, Some(3)));
         assert_eq!(wrong, Err("run".to_owned()));
     }

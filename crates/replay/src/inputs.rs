@@ -55,11 +55,9 @@ impl Look<'_> {
 
     pub(crate) fn note_came(&self, step: LogStep<'_>, inbox: &Inbox) -> Result<Plan, ReplayError> {
         let order = match (&inbox.event, &inbox.message) {
-            (Some(event), _) => Order::PodEvent {
-                event: event.clone(),
-                from: inbox.from.session,
-                from_seq: inbox.from_seq,
-            },
+            (Some(event), _) => {
+                Order::PodEvent { event: event.clone(), from: inbox.from.session, from_seq: inbox.from_seq }
+            }
             (None, Some(message)) => {
                 Order::Notify { message: self.blobs.text(message, step.first.seq)?, auto_run: inbox.wake }
             }

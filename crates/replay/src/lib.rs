@@ -85,11 +85,15 @@ pub struct Difference {
 /// Why a session cannot be replayed at all.
 #[derive(Debug, Error)]
 pub enum ReplayError {
-    #[error("the log has no session_start: there is nothing to begin with; `minke log verify` says what it holds")]
+    #[error(
+        "the log has no session_start: there is nothing to begin with; `minke log verify` says what it holds"
+    )]
     NoStart,
     #[error("the session has more than {ENTRIES} entries; replay its beginning with `--until SEQ`")]
     TooLong,
-    #[error("the text of entry {seq} lies in blob {name}, which cannot be read: {why}; `minke log verify` lists what is missing")]
+    #[error(
+        "the text of entry {seq} lies in blob {name}, which cannot be read: {why}; `minke log verify` lists what is missing"
+    )]
     Blob { seq: u64, name: String, why: String },
 }
 

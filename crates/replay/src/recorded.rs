@@ -24,8 +24,8 @@ pub(crate) fn heard(blob: &[u8]) -> Result<Vec<Heard>, String> {
 }
 
 fn attempt(attempt: &Attempt) -> Result<Heard, String> {
-    let head: Head =
-        serde_json::from_str(&attempt.head).map_err(|e| format!("the head of an attempt cannot be read: {e}"))?;
+    let head: Head = serde_json::from_str(&attempt.head)
+        .map_err(|e| format!("the head of an attempt cannot be read: {e}"))?;
     let foot = match &attempt.foot {
         Some(foot) => Some(
             serde_json::from_str::<Foot>(foot)

@@ -167,14 +167,15 @@ impl<'a, 'l> Taken<'a, 'l> {
     /// What a person was told about the reply shows what the model had said.
     fn told(&mut self, message: &str, seq: u64) {
         let between = |before: &str, after: &str| {
-            message.strip_prefix(before).and_then(|rest| rest.split_once(after)).map(|(found, rest)| (found.to_owned(), rest))
+            message
+                .strip_prefix(before)
+                .and_then(|rest| rest.split_once(after))
+                .map(|(found, rest)| (found.to_owned(), rest))
         };
         if let Some((name, _)) = between("an unfinished call of ", " was dropped") {
             let kind = BlockKind::ToolCall { id: String::new(), name };
             self.says(ModelEvent::BlockStart { index: unnumbered(seq), kind });
-        } else if let Some((kind, rest)) =
-            between(&format!("{UNKNOWN_BLOCK}, `"), "`, which is left out")
-        {
+        } else if let Some((kind, rest)) = between(&format!("{UNKNOWN_BLOCK}, `"), "`, which is left out") {
             let text = rest.strip_prefix(": ").unwrap_or_default().to_owned();
             self.says(ModelEvent::Unknown { kind, text });
         }
@@ -183,7 +184,8 @@ impl<'a, 'l> Taken<'a, 'l> {
     /// The recording that the log names, or one that was too large for what was left of its room.
     fn recorded(&mut self, end: &LlmEnd) {
         let full = || {
-            let mut after = self.step.entries.iter().skip_while(|e| !matches!(e.kind, Kind::LlmEnd(_))).skip(1);
+            let mut after =
+                self.step.entries.iter().skip_while(|e| !matches!(e.kind, Kind::LlmEnd(_))).skip(1);
             matches!(after.next().map(|entry| &entry.kind), Some(Kind::Alert(e)) if e.source == AlertSource::Storage)
         };
         let name = match &end.stream_blob {

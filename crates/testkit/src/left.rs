@@ -37,7 +37,8 @@ impl World {
     /// Blocks that have begun and not ended in a recorded reply.
     pub(crate) fn open_blocks(&self, call: u64) -> Vec<u32> {
         let mut open = Vec::new();
-        let events = self.said.get(&call).and_then(|attempts| attempts.last()).map(|said| said.events.as_slice());
+        let events =
+            self.said.get(&call).and_then(|attempts| attempts.last()).map(|said| said.events.as_slice());
         for event in events.unwrap_or_default() {
             match event {
                 ModelEvent::BlockStart { index, .. } => open.push(*index),

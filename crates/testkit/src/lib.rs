@@ -26,8 +26,8 @@ pub use kill::{Deaths, Failure, kill_everywhere, tell};
 pub use left::{Left, Recorder, Said, left, left_killed};
 pub use memlog::{Death, MemLog};
 pub use process::{Deaf, Home, Listener, Process, was_killed};
-pub use sim::{Simulated, simulate, simulated_logs};
 pub use scene::SYSTEM_PROMPT as STORY_PROMPT;
+pub use sim::{Simulated, simulate, simulated_logs};
 pub use story::{BadStory, Scene, Story};
 pub use world::{Break, Stop, SyncWhen, World};
 

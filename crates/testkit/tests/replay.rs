@@ -3,10 +3,10 @@
 
 use std::path::{Path, PathBuf};
 
-use minke_llm::{Foot, Head, Settings, TapeWriter};
+use minke_llm::{Foot, Head, Recording, Settings, TapeWriter};
 use minke_model::{BlockKind, ModelEvent, Tape};
-use minke_record::{Blob, Entry, Kind, LlmOutcome};
-use minke_replay::{Recipe, Report, Session, replay};
+use minke_record::{Blob, Entry, Item, Kind, LlmEnd, LlmOutcome, RunResult};
+use minke_replay::{Difference, Recipe, Report, Session, replay};
 use minke_testkit::{Hands, Left, STORY_PROMPT, Said, Story, SyncWhen, left, left_killed, story_tools};
 use serde_json::{Value, json};
 
@@ -15,7 +15,8 @@ const LINE_CHARS: usize = 300;
 
 fn stories() -> Vec<Story> {
     let place = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/stories");
-    let mut files: Vec<PathBuf> = std::fs::read_dir(place).unwrap().map(|file| file.unwrap().path()).collect();
+    let mut files: Vec<PathBuf> =
+        std::fs::read_dir(place).unwrap().map(|file| file.unwrap().path()).collect();
     files.sort();
     let read = |file: &PathBuf| {
         let name = file.file_stem().unwrap().to_string_lossy();
@@ -60,8 +61,12 @@ fn lines(events: &[ModelEvent]) -> Vec<Value> {
                 let said = line.pointer(key).unwrap().as_str().unwrap().to_owned();
                 *line.pointer_mut(key).unwrap() = Value::from(said + text);
             }
-            ModelEvent::BlockStop { .. } => drop(lines.last_mut().unwrap().as_object_mut().unwrap().remove("open")),
-            ModelEvent::Unknown { kind, text } => lines.push(json!({ "unknown": { "kind": kind, "text": text } })),
+            ModelEvent::BlockStop { .. } => {
+                drop(lines.last_mut().unwrap().as_object_mut().unwrap().remove("open"))
+            }
+            ModelEvent::Unknown { kind, text } => {
+                lines.push(json!({ "unknown": { "kind": kind, "text": text } }))
+            }
             ModelEvent::Usage(usage) => lines.push(json!({ "usage": usage })),
             ModelEvent::Done { stop } => lines.push(json!({ "stop": stop.as_str() })),
             other => panic!("a story does not say {other:?}"),
@@ -83,7 +88,8 @@ fn recipe() -> Recipe<'static> {
 
 fn again(left: &Left, recipe: &Recipe<'_>, until: Option<u64>) -> Report {
     let session = Session { base: &left.base, entries: left.log.entries() };
-    let mut fetch = |name: &str| left.log.blob(name).map(<[u8]>::to_vec).ok_or_else(|| "not there".to_owned());
+    let mut fetch =
+        |name: &str| left.log.blob(name).map(<[u8]>::to_vec).ok_or_else(|| "not there".to_owned());
     replay(session, recipe, &mut fetch, until).unwrap_or_else(|e| panic!("{e}"))
 }
 
@@ -119,13 +125,19 @@ fn every_story_replays() {
                     continue;
                 }
             };
-            assert_eq!(report.notes.iter().filter(|note| note.contains("recording")).count(), 0, "{report:?}");
+            assert_eq!(
+                report.notes.iter().filter(|note| note.contains("recording")).count(),
+                0,
+                "{report:?}"
+            );
             assert_eq!(report.from_log, unrecorded(left.log.entries()), "{}", story.name);
             (entries, requests) = (entries + report.entries, requests + report.requests);
             (from_log, sessions) = (from_log + report.from_log, sessions + 1);
         }
     }
-    eprintln!("{sessions} sessions: {entries} entries, {requests} requests, {from_log} replies taken from the log");
+    eprintln!(
+        "{sessions} sessions: {entries} entries, {requests} requests, {from_log} replies taken from the log"
+    );
     assert!(differ.is_empty(), "{} differ:\n{}", differ.len(), differ.join("\n"));
     assert!(sessions >= 80 && requests > from_log * 3, "{sessions} {requests} {from_log}");
 }
@@ -133,8 +145,35 @@ fn every_story_replays() {
 /// Requests that were cut off or that their process did not live to end: only these may do without a recording.
 fn unrecorded(entries: &[Entry]) -> u64 {
     let calls = entries.iter().filter(|entry| matches!(entry.kind, Kind::LlmCall(_))).count() as u64;
-    let ended = |entry: &&Entry| matches!(&entry.kind, Kind::LlmEnd(end) if end.outcome != LlmOutcome::Cancelled);
+    let ended =
+        |entry: &&Entry| matches!(&entry.kind, Kind::LlmEnd(end) if end.outcome != LlmOutcome::Cancelled);
     calls - entries.iter().filter(ended).count() as u64
+}
+
+/// Without any recording every reply is taken from the log; what follows from it is still made again.
+#[test]
+fn every_story_replays_without_its_recordings() {
+    for story in stories() {
+        let left = left(&story, SyncWhen::AtOnce, recorder).unwrap_or_else(|failure| panic!("{failure}"));
+        let session = Session { base: &left.base, entries: left.log.entries() };
+        let recordings: Vec<&String> = left.log.entries().iter().filter_map(stream_blob).collect();
+        let mut fetch = |name: &str| match left.log.blob(name) {
+            Some(content) if !recordings.iter().any(|recording| *recording == name) => Ok(content.to_vec()),
+            _ => Err("it was thrown away".to_owned()),
+        };
+        let report = replay(session, &recipe(), &mut fetch, None).unwrap_or_else(|e| panic!("{e}"));
+        assert_eq!(report.difference, None, "{}", story.name);
+        assert_eq!(report.from_log, report.requests, "{}", story.name);
+        assert_eq!(report.notes.is_empty(), recordings.is_empty(), "{}: {:?}", story.name, report.notes);
+    }
+}
+
+/// The recording of a reply; what was recorded of one that was cut off is only how its earlier attempts failed.
+fn stream_blob(entry: &Entry) -> Option<&String> {
+    match &entry.kind {
+        Kind::LlmEnd(end) if end.outcome != LlmOutcome::Cancelled => end.stream_blob.as_ref(),
+        _ => None,
+    }
 }
 
 #[test]
@@ -153,4 +192,190 @@ fn killed_sessions_replay() {
     eprintln!("{sessions} killed sessions");
     assert!(differ.is_empty(), "{} differ:\n{}", differ.len(), differ.join("\n"));
     assert!(sessions >= 100, "{sessions}");
+}
+
+fn told(name: &str) -> Left {
+    left(&story(name), SyncWhen::AtOnce, recorder).unwrap_or_else(|failure| panic!("{failure}"))
+}
+
+/// The first difference of a story's session under another recipe.
+fn difference(name: &str, recipe: &Recipe<'_>) -> Difference {
+    again(&told(name), recipe, None).difference.unwrap_or_else(|| panic!("`{name}` came out the same"))
+}
+
+#[test]
+fn a_changed_prompt_is_found() {
+    let changed = Recipe { system_prompt: Box::new(|_, _| "You are in a tale.".to_owned()), ..recipe() };
+    let found = difference("tool_round", &changed);
+    assert_eq!((found.kind.as_str(), found.field.as_str()), ("segment_start", "system_prompt"), "{found:?}");
+    assert_eq!((found.log.as_str(), found.replay.as_str()), (STORY_PROMPT, "You are in a tale."));
+}
+
+#[test]
+fn a_changed_tool_is_found() {
+    let mut tools = story_tools();
+    tools[1].description.push_str(" Carefully.");
+    let found = difference("tool_round", &Recipe { tools, ..recipe() });
+    assert_eq!(
+        (found.kind.as_str(), found.field.as_str()),
+        ("segment_start", "tools.1.description"),
+        "{found:?}"
+    );
+    let one_less = Recipe { tools: story_tools()[1..].to_vec(), ..recipe() };
+    assert_eq!(difference("tool_round", &one_less).kind, "segment_start");
+}
+
+#[test]
+fn a_tool_that_would_touch_something_else_is_found() {
+    let elsewhere = Recipe {
+        prepare: Box::new(|tool, arguments, place| {
+            let (class, mut action) = (recipe().prepare)(tool, arguments, place)?.ok()?;
+            action.writes.push("/project/other".to_owned());
+            Some(Ok((class, action)))
+        }),
+        ..recipe()
+    };
+    let found = difference("tool_round", &elsewhere);
+    assert_eq!(found.kind, "tool_dispatch", "{found:?}");
+    assert!(found.field.starts_with("action.writes"), "{found:?}");
+}
+
+/// A recording whose bytes are not what its name says is not believed, wherever it was changed.
+#[test]
+fn a_flipped_byte_of_a_recording_is_seen() {
+    let left = told("plain_answer");
+    let session = Session { base: &[], entries: left.log.entries() };
+    let name = left.log.entries().iter().find_map(stream_blob).unwrap();
+    let good = left.log.blob(name).unwrap().to_vec();
+    for at in (0..good.len()).step_by(3) {
+        let mut fetch = |wanted: &str| {
+            let mut content = left.log.blob(wanted).unwrap().to_vec();
+            if wanted == name {
+                content[at] ^= 1;
+            }
+            Ok(content)
+        };
+        let report = replay(session, &recipe(), &mut fetch, None).unwrap();
+        assert_eq!((report.from_log, report.notes.len()), (1, 1), "byte {at}: {report:?}");
+        assert!(report.notes[0].contains(name.as_str()), "{:?}", report.notes);
+    }
+}
+
+/// A recording that says something else than the log has is a difference, and it is the decoder that says so.
+#[test]
+fn another_word_in_a_recording_is_a_difference() {
+    let left = told("plain_answer");
+    let name = left.log.entries().iter().find_map(stream_blob).unwrap();
+    let recording = Recording::read(left.log.blob(name).unwrap()).unwrap();
+    let [attempt] = &recording.attempts[..] else { panic!("{recording:?}") };
+    let said = String::from_utf8(attempt.bytes.clone()).unwrap();
+    let other = said.replacen("\"text\":\"", "\"text\":\"Well. ", 1);
+    assert_ne!(said, other, "{said}");
+    let mut tape = TapeWriter::new();
+    tape.push(&Tape::Head(attempt.head.clone()));
+    tape.push(&Tape::Bytes(other.into_bytes()));
+    tape.push(&Tape::Foot(attempt.foot.clone().unwrap()));
+    let forged = Blob::new(tape.finish().unwrap());
+    let mut entries = left.log.entries().to_vec();
+    for entry in &mut entries {
+        if let Kind::LlmEnd(end) = &mut entry.kind {
+            (end.stream_blob, end.stream_bytes) = (Some(forged.name.blob.clone()), Some(forged.name.bytes));
+        }
+    }
+    let mut fetch = |_: &str| Ok(forged.content.clone());
+    let report = replay(Session { base: &[], entries: &entries }, &recipe(), &mut fetch, None).unwrap();
+    let found = report.difference.unwrap();
+    assert_eq!(
+        (found.kind.as_str(), found.field.as_str()),
+        ("assistant_item", "item.content.0.text"),
+        "{found:?}"
+    );
+    assert!(found.replay.starts_with("Well. "), "{found:?}");
+}
+
+/// An echo of the log would not mind: every entry that a mind makes is changed, one at a time, and each is found.
+#[test]
+fn what_a_mind_makes_is_never_taken_from_the_log() {
+    let mut changed = 0;
+    for name in [
+        "tool_round",
+        "approved",
+        "steer_joins_the_run",
+        "note_in_a_run",
+        "two_runs",
+        "interrupt",
+        "crash_then_run",
+        "max_turns",
+        "fallback_takes_over",
+    ] {
+        let left = told(name);
+        let good = left.log.entries();
+        let ended = |call: u64| {
+            let done = |end: &LlmEnd| end.call == call && end.outcome != LlmOutcome::Cancelled;
+            good.iter().any(|entry| matches!(&entry.kind, Kind::LlmEnd(end) if done(end)))
+        };
+        for at in 0..good.len() {
+            let mut entries = good.to_vec();
+            // What a model said that was cut off stands in the log and nowhere else.
+            let recorded = match &entries[at].kind {
+                Kind::AssistantItem(e) => ended(e.call),
+                Kind::LlmUsage(e) => ended(e.call),
+                Kind::LlmEnd(e) => ended(e.call),
+                _ => true,
+            };
+            if !recorded || !change(&mut entries[at].kind) {
+                continue;
+            }
+            changed += 1;
+            let mut fetch = |name: &str| Ok(left.log.blob(name).unwrap().to_vec());
+            let report =
+                replay(Session { base: &[], entries: &entries }, &recipe(), &mut fetch, None).unwrap();
+            let found =
+                report.difference.unwrap_or_else(|| panic!("{name}: entry {at} {:?}", entries[at].kind));
+            assert!(found.seq <= at as u64, "{name}: entry {at} was changed, and this was found: {found:?}");
+        }
+    }
+    eprintln!("{changed} changed entries, all found");
+    assert!(changed >= 100, "{changed}");
+}
+
+/// Changes one fact that no input brings. Gives whether there is one.
+fn change(kind: &mut Kind) -> bool {
+    match kind {
+        Kind::SegmentStart(e) => e.segment += 1,
+        Kind::Invoke(e) => e.attempt += 1,
+        Kind::Dequeued(e) => e.id.0 = uuid::Uuid::from_u128(1),
+        Kind::SystemEntry(e) => e.item.body = "something else".into(),
+        Kind::LlmCall(e) => e.request_hash.push('0'),
+        Kind::AssistantItem(e) => e.item = Item::assistant("something else"),
+        Kind::LlmUsage(e) => e.output += 1,
+        Kind::LlmEnd(e) => e.attempts += 1,
+        Kind::ToolDispatch(e) => e.verdict.reason.push('!'),
+        Kind::Ask(e) => e.subject.digest.push('0'),
+        Kind::TurnEnd(e) => e.stop_reason.push('!'),
+        Kind::RunCompleted(e) if e.result == RunResult::Finished => e.result = RunResult::LimitReached,
+        Kind::Opened(e) => e.epoch += 1,
+        Kind::Alert(e) => e.message.push('!'),
+        _ => return false,
+    }
+    true
+}
+
+#[test]
+fn a_replay_stops_where_it_is_told() {
+    let left = told("tool_round");
+    let last = left.log.entries().len() as u64 - 1;
+    for until in [0, 1, 4, last, last + 10] {
+        let report = again(&left, &recipe(), Some(until));
+        assert_eq!(report.difference, None);
+        assert_eq!(report.entries, until.min(last) + 1, "until {until}");
+    }
+    // What differs only later is not looked at.
+    let mut entries = left.log.entries().to_vec();
+    let Some(Kind::RunCompleted(end)) = entries.last_mut().map(|entry| &mut entry.kind) else { panic!() };
+    end.result = RunResult::LimitReached;
+    let mut fetch = |name: &str| Ok(left.log.blob(name).unwrap().to_vec());
+    let session = Session { base: &[], entries: &entries };
+    assert_eq!(replay(session, &recipe(), &mut fetch, Some(last - 1)).unwrap().difference, None);
+    assert!(replay(session, &recipe(), &mut fetch, Some(last)).unwrap().difference.is_some());
 }
