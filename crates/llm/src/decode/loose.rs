@@ -9,13 +9,13 @@ use std::marker::PhantomData;
 use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor, value};
 use serde_json::Value;
 
-/// Usually a text, sometimes nothing, seldom something else.
+/// Usually a text, sometimes nothing, seldom something else, which is boxed so that events stay small.
 #[derive(Debug, Default, PartialEq)]
 pub(super) enum Loose<'a> {
     #[default]
     Null,
     Text(Cow<'a, str>),
-    Other(Value),
+    Other(Box<Value>),
 }
 
 impl<'a> Loose<'a> {
@@ -64,22 +64,22 @@ impl<'de> Visitor<'de> for LooseVisitor {
         Ok(Loose::Null)
     }
     fn visit_bool<E>(self, value: bool) -> Result<Loose<'de>, E> {
-        Ok(Loose::Other(value.into()))
+        Ok(Loose::Other(Box::new(value.into())))
     }
     fn visit_u64<E>(self, value: u64) -> Result<Loose<'de>, E> {
-        Ok(Loose::Other(value.into()))
+        Ok(Loose::Other(Box::new(value.into())))
     }
     fn visit_i64<E>(self, value: i64) -> Result<Loose<'de>, E> {
-        Ok(Loose::Other(value.into()))
+        Ok(Loose::Other(Box::new(value.into())))
     }
     fn visit_f64<E>(self, value: f64) -> Result<Loose<'de>, E> {
-        Ok(Loose::Other(value.into()))
+        Ok(Loose::Other(Box::new(value.into())))
     }
     fn visit_seq<A: SeqAccess<'de>>(self, seq: A) -> Result<Loose<'de>, A::Error> {
-        Value::deserialize(value::SeqAccessDeserializer::new(seq)).map(Loose::Other)
+        Value::deserialize(value::SeqAccessDeserializer::new(seq)).map(|value| Loose::Other(Box::new(value)))
     }
     fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Loose<'de>, A::Error> {
-        Value::deserialize(value::MapAccessDeserializer::new(map)).map(Loose::Other)
+        Value::deserialize(value::MapAccessDeserializer::new(map)).map(|value| Loose::Other(Box::new(value)))
     }
 }
 

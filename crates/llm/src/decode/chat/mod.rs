@@ -72,7 +72,9 @@ impl ChatDecode {
         for choice in chunk.choices.into_iter().flatten().filter(ours) {
             let fresh = self.blocks.begun() == 0;
             // Some give the whole message so far beside each piece of it.
-            if let Some(delta) = choice.delta.or(choice.message.filter(|_| fresh)) {
+            if let Some(delta) =
+                choice.delta.or_else(|| choice.message.filter(|_| fresh).map(|message| *message))
+            {
                 self.delta(delta, out)?;
             }
             if let Some(finish) = choice.finish_reason.text() {
@@ -119,7 +121,8 @@ impl ChatDecode {
         if let Some(text) = plain {
             self.say(Key::Thinking, text, out);
         }
-        let Loose::Other(Value::Array(details)) = &delta.reasoning_details else { return };
+        let Loose::Other(details) = &delta.reasoning_details else { return };
+        let Value::Array(details) = &**details else { return };
         for detail in details {
             match details::readable(detail).filter(|_| plain.is_none()) {
                 Some(text) => self.say(Key::Thinking, text, out),

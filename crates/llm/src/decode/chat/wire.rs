@@ -18,7 +18,7 @@ pub(super) struct Chunk<'a> {
     pub(super) choices: Option<Vec<Choice<'a>>>,
     pub(super) usage: Object<Usage>,
     pub(super) x_groq: Object<Groq>,
-    pub(super) error: Option<Value>,
+    pub(super) error: Option<Box<Value>>,
     /// `error` in some servers' errors, whose fields then stand at the top.
     #[serde(borrow)]
     pub(super) object: Loose<'a>,
@@ -28,7 +28,7 @@ pub(super) struct Chunk<'a> {
 #[serde(default)]
 pub(super) struct Groq {
     pub(super) usage: Object<Usage>,
-    pub(super) error: Option<Value>,
+    pub(super) error: Option<Box<Value>>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -38,10 +38,10 @@ pub(super) struct Choice<'a> {
     #[serde(borrow)]
     pub(super) delta: Option<Delta<'a>>,
     #[serde(borrow)]
-    pub(super) message: Option<Delta<'a>>,
+    pub(super) message: Option<Box<Delta<'a>>>,
     #[serde(borrow)]
     pub(super) finish_reason: Loose<'a>,
-    pub(super) error: Option<Value>,
+    pub(super) error: Option<Box<Value>>,
 }
 
 /// A piece of the reply, or the whole of it.
@@ -62,8 +62,8 @@ pub(super) struct Delta<'a> {
     pub(super) tool_calls: Option<Vec<Piece<'a>>>,
     #[serde(borrow)]
     pub(super) function_call: Option<Function<'a>>,
-    pub(super) audio: Option<Value>,
-    pub(super) images: Option<Value>,
+    pub(super) audio: Option<Box<Value>>,
+    pub(super) images: Option<Box<Value>>,
 }
 
 /// A piece of a call.
@@ -148,7 +148,7 @@ pub(super) struct Usage {
     cached_tokens: Count,
     cache_read_input_tokens: Count,
     cache_creation_input_tokens: Count,
-    cost: Option<Value>,
+    cost: Option<Box<Value>>,
     cost_in_usd_ticks: Count,
 }
 
