@@ -111,21 +111,27 @@ fn what_asking_again_does_not_mend_is_asked_once() {
 #[test]
 fn a_missing_key_is_named_and_nothing_is_sent() {
     let wired = Wired::new("loop = true\n[[turn]]\ntext = 'You said: {{prompt}}'");
+    let without = |args: &[&str]| {
+        let mut command = wired.command();
+        command.env_remove("ANTHROPIC_API_KEY").arg("exec").args(args);
+        let done = wired.world.done(command);
+        assert!(!matches!(done.code, None | Some(0)), "{done:?}");
+        for words in ["no key for anthropic", "ANTHROPIC_API_KEY", "minke login anthropic"] {
+            assert!(done.err.contains(words), "`{words}` is not in: {}", done.err);
+        }
+    };
+    without(&["--model", MODEL, "hello"]);
+    assert!(!wired.world.home().join("data/sessions").exists(), "no session is made for nothing");
+    assert_eq!(wired.exec(MODEL, &["hello"]).code, Some(0));
+    // A session that is there takes the input, which waits; with the key it has its run, and then the next one.
+    without(&["--last", "hello again"]);
+    assert_eq!((ends(&wired.log()).len(), wired.requests().len()), (1, 1), "no run has begun");
     let mut command = wired.command();
-    command.env_remove("ANTHROPIC_API_KEY").args(["exec", "--model", MODEL, "hello"]);
+    command.args(["exec", "--last", "and again"]);
     let done = wired.world.done(command);
-    assert!(!matches!(done.code, None | Some(0)), "{done:?}");
-    for words in ["no key for anthropic", "ANTHROPIC_API_KEY", "minke login anthropic"] {
-        assert!(done.err.contains(words), "`{words}` is not in: {}", done.err);
-    }
-    assert!(wired.requests().is_empty());
-    assert_eq!(ends(&wired.log()).len(), 0, "no run has begun");
-    // Nothing is lost: with the key the input that waits has its run, and then the next one.
-    let done = wired.exec(MODEL, &["--last", "hello again"]);
     assert_eq!(done.code, Some(0), "{done:?}");
-    assert!(done.out.ends_with("You said: hello again\n"), "{done:?}");
-    assert_eq!(ends(&wired.log()).len(), 2);
-    assert_eq!(wired.requests().len(), 2);
+    assert!(done.out.ends_with("You said: and again\n"), "{done:?}");
+    assert_eq!((ends(&wired.log()).len(), wired.requests().len()), (3, 3));
 }
 
 /// One run in a world of its own, with every provider at this address.

@@ -154,7 +154,9 @@ impl Exchange {
             created: seen.time / 1_000,
         }
         .listen(&played.beats);
-        let beats = if self.shared.options.weave { weave(played.beats) } else { played.beats };
+        // gemini tells each call whole.
+        let weaves = self.shared.options.weave && scheme != Scheme::Gemini;
+        let beats = if weaves { weave(played.beats) } else { played.beats };
         Answered { scheme, beats: beats.into(), voice }
     }
 
