@@ -3,6 +3,8 @@
 //! The validators (`validators/`) are written from the public formats; the comparison with recorded requests is described
 //! in `meaning/`. Loops of several requests are in `tests/loops.rs`.
 
+#![expect(clippy::unwrap_used, reason = "a test stops where something is not as it must be")]
+
 mod common;
 mod meaning;
 mod validators;

@@ -162,7 +162,7 @@ pub(super) fn build(prompt: &Prompt, settings: &Settings) -> Result<WireRequest,
         max_tokens,
         stream: true,
         system: (!system.is_empty())
-            .then(|| [Block::Text { text: Words::Plain(system), cache_control: None }]),
+            .then_some([Block::Text { text: Words::Plain(system), cache_control: None }]),
         tools: with_tools.then(|| tools(prompt, tool)),
         tool_choice: sequential.then_some(ToolChoice { r#type: "auto", disable_parallel_tool_use: true }),
         thinking,

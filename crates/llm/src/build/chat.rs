@@ -116,14 +116,6 @@ impl Display for Piece<'_> {
     }
 }
 
-impl Piece<'_> {
-    fn inner(&self) -> &str {
-        match self {
-            Piece::Plain(text) | Piece::Reminder(text) => text,
-        }
-    }
-}
-
 /// Texts as one, with an empty line between them unless there is a space already.
 struct Joined<'a>(Vec<Piece<'a>>);
 
@@ -131,12 +123,17 @@ impl Display for Joined<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut spaced = true;
         for piece in &self.0 {
-            let plain = matches!(piece, Piece::Plain(_));
-            if !spaced && !(plain && piece.inner().starts_with(char::is_whitespace)) {
+            let (begins, ends) = match piece {
+                Piece::Plain(text) => {
+                    (text.starts_with(char::is_whitespace), text.ends_with(char::is_whitespace))
+                }
+                Piece::Reminder(_) => (false, false),
+            };
+            if !(spaced || begins) {
                 f.write_str("\n\n")?;
             }
             piece.fmt(f)?;
-            spaced = plain && piece.inner().ends_with(char::is_whitespace);
+            spaced = ends;
         }
         Ok(())
     }

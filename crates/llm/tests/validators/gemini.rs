@@ -98,7 +98,7 @@ fn user(parts: &[Value], at: &str, open: Vec<Open>) -> Verdict {
                 return Err(format!("{at}.response: not an object"));
             }
             let due = open.next().ok_or_else(|| format!("{at}: more responses than calls"))?;
-            if due.0 != name || response.get("id").is_some_and(|id| *id != Value::from(due.1.as_str())) {
+            if due.0 != name || response.get("id").is_some_and(|id| id.as_str() != Some(&due.1)) {
                 return Err(format!("{at}: `{name}`, but the call was {due:?}"));
             }
             if said {

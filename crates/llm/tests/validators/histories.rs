@@ -112,8 +112,11 @@ fn block() -> impl Strategy<Value = Block> {
     ]
 }
 
-/// One reply, the order in which its results come, and what is said between them and after.
-fn round() -> impl Strategy<Value = (Vec<Block>, Vec<(u16, String, Option<String>, bool)>, Vec<Item>)> {
+/// What comes of a call: when, summary, content, whether it is an error.
+type Outcome = (u16, String, Option<String>, bool);
+
+/// One reply, what comes of its calls, and what is said between that and after.
+fn round() -> impl Strategy<Value = (Vec<Block>, Vec<Outcome>, Vec<Item>)> {
     let results = vec((any::<u16>(), text(), option::of(text()), any::<bool>()), 5);
     (vec(block(), 0..5), results, vec(told(), 0..3))
 }
