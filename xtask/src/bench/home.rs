@@ -89,6 +89,13 @@ impl<'a> Home<'a> {
         command
     }
 
+    /// Writes a file of the user's configuration.
+    pub(crate) fn configure(&self, name: &str, text: &str) -> Result<(), String> {
+        let folder = self.folder.path().join("home/config");
+        fs::create_dir_all(&folder).map_err(|why| format!("cannot make {}: {why}", folder.display()))?;
+        fs::write(folder.join(name), text).map_err(|why| format!("cannot write {name}: {why}"))
+    }
+
     /// One run; gives the id of its session.
     pub(crate) fn exec(&self, model: &str) -> Result<String, String> {
         let output = self.minke(&["exec", "--json", "--model", model, "Measure"]).output();
@@ -137,6 +144,12 @@ impl<'a> Home<'a> {
             command.env("LD_PRELOAD", &self.built.shim).env("MINKE_TIMINGS_LOG", &log);
         })?;
         Ok((pod, span, Timings::read(&log)?))
+    }
+
+    /// The same, with the timings to be read when the pod has worked.
+    pub(crate) fn timed_pod_with_log(&self, session: &str) -> Result<(Pod, [u64; 2], TimingsLog), String> {
+        let (pod, span, _) = self.timed_pod(session)?;
+        Ok((pod, span, TimingsLog(self.folder.path().join("timings"))))
     }
 
     fn start_pod(&self, session: &str, arm: impl Fn(&mut Command)) -> Result<(Pod, [u64; 2]), String> {
@@ -252,6 +265,15 @@ pub(crate) enum What {
 
 /// What the shim wrote down about one run, in order.
 pub(crate) struct Timings(pub(crate) Vec<Timing>);
+
+/// Where the shim writes.
+pub(crate) struct TimingsLog(PathBuf);
+
+impl TimingsLog {
+    pub(crate) fn read(&self) -> Result<Timings, String> {
+        Timings::read(&self.0)
+    }
+}
 
 impl Timings {
     fn read(path: &Path) -> Result<Timings, String> {

@@ -1,4 +1,5 @@
-//! The log's own figures: the benchmarks of `session` and of folding, their samples kept and set beside their floors.
+//! Figures of single crates: the benchmarks of `session`, of folding and of the wire formats, their samples kept and the
+//! log's set beside their floors.
 //!
 //! Elsewhere: what is measured there (`crates/session/benches/log.rs`, `crates/testkit/benches/fold.rs`).
 
@@ -24,12 +25,7 @@ const LOG_BYTES: usize = 100_000_000;
 pub(crate) fn log(_: &Built) -> Result<Vec<Figure>, String> {
     let folder = TempDir::new().map_err(|why| format!("cannot make a temporary directory: {why}"))?;
     let kept = folder.path().join("samples");
-    for (package, bench) in [("minke-session", "log"), ("minke-testkit", "fold")] {
-        must(cargo(&["bench", "-q", "-p", package, "--bench", bench]).env("MINKE_BENCH_SAMPLES", &kept))?;
-    }
-    let text =
-        fs::read_to_string(&kept).map_err(|why| format!("the log's benchmark kept no samples: {why}"))?;
-    let mut figures = text.lines().map(figure).collect::<Result<Vec<_>, _>>()?;
+    let mut figures = run(&kept, &[("minke-session", "log"), ("minke-testkit", "fold")])?;
     for figure in &mut figures {
         figure.floor = match figure.name.split(' ').next() {
             Some("append") => {
@@ -42,6 +38,21 @@ pub(crate) fn log(_: &Built) -> Result<Vec<Figure>, String> {
         };
     }
     Ok(figures)
+}
+
+/// Decoding and building of the four wire formats, by themselves.
+pub(crate) fn wire(_: &Built) -> Result<Vec<Figure>, String> {
+    let folder = TempDir::new().map_err(|why| format!("cannot make a temporary directory: {why}"))?;
+    run(&folder.path().join("samples"), &[("minke-llm", "wire")])
+}
+
+/// Runs benchmarks of crates and gives the figures that they kept.
+fn run(kept: &std::path::Path, benches: &[(&str, &str)]) -> Result<Vec<Figure>, String> {
+    for (package, bench) in benches {
+        must(cargo(&["bench", "-q", "-p", package, "--bench", bench]).env("MINKE_BENCH_SAMPLES", kept))?;
+    }
+    let text = fs::read_to_string(kept).map_err(|why| format!("the benchmark kept no samples: {why}"))?;
+    text.lines().map(figure).collect()
 }
 
 /// One line of the benchmark's samples.

@@ -9,6 +9,7 @@ mod home;
 mod idle;
 mod log;
 mod machine;
+mod provider;
 mod rounds;
 mod start;
 mod wire;
@@ -25,13 +26,15 @@ use machine::Machine;
 /// A benchmark gives one figure or several that belong together.
 type Measure = fn(&Built) -> Result<Vec<Figure>, String>;
 
-const ALL: [(&str, Measure); 6] = [
+const ALL: [(&str, Measure); 8] = [
     ("log", log::log),
     ("ready", start::ready),
     ("first_request", start::first_request),
     ("rounds", rounds::rounds),
     ("fanout", fanout::fanout),
     ("idle", idle::idle),
+    ("wire", log::wire),
+    ("provider", provider::provider),
 ];
 
 /// Measures what is named, or everything.
