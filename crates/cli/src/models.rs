@@ -62,7 +62,11 @@ fn row(model: &Listed, width: usize) -> String {
         model.reference,
         or_unknown(model.context_window),
         or_unknown(model.max_output),
-        if model.ready { "yes" } else { "no" },
+        match model.key {
+            Some(true) => "yes",
+            Some(false) => "missing",
+            None => "not needed",
+        },
     )
 }
 

@@ -61,6 +61,7 @@ pub struct Resolved {
     pub settings: Settings,
     /// What a person should know; each is an alert.
     pub alerts: Vec<String>,
+    pub needs_key: bool,
     /// Why a run would be refused now: there is no key. The pod starts all the same.
     pub missing_key: Option<String>,
     /// Every value and where it comes from.
@@ -227,6 +228,7 @@ impl Resolving<'_> {
             prices,
             settings,
             alerts,
+            needs_key: auth != Auth::None,
             missing_key: provider.missing_key(),
             model: Arc::new(provider),
             origins: picker.into_fields(),
@@ -345,6 +347,7 @@ fn scripted(reference: &str, around: &Around) -> Result<Resolved, ResolveError> 
         prices: prices.unwrap_or(Prices::FREE),
         settings,
         alerts: Vec::new(),
+        needs_key: false,
         missing_key: None,
         origins: vec![field("scheme", SCRIPTED), field("model_id", &model)],
     })

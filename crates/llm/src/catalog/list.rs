@@ -24,8 +24,8 @@ pub struct Listed {
     pub context_window: Option<u64>,
     pub max_output: Option<u64>,
     pub prices: Prices,
-    /// Whether it can be asked now; if not, it is for want of a key.
-    pub ready: bool,
+    /// Whether its key is there; absent if it needs none.
+    pub key: Option<bool>,
 }
 
 /// What can be chosen, sorted.
@@ -40,7 +40,7 @@ pub fn models(around: &Around) -> Result<Listing, ResolveError> {
             context_window: resolved.context_window,
             max_output: resolved.max_output,
             prices: resolved.prices,
-            ready: resolved.missing_key.is_none(),
+            key: resolved.needs_key.then_some(resolved.missing_key.is_none()),
         });
     }
     let undescribed = |provider: &&str| catalog.models_of(provider).is_empty();

@@ -11,8 +11,13 @@ const MILLION: f64 = 1_000_000.0;
 
 impl Prices {
     /// Declared to cost nothing, which is not the same as unknown.
-    pub(crate) const FREE: Prices =
-        Prices { input: Some(0.0), output: Some(0.0), cache_read: Some(0.0), cache_write: Some(0.0), long: None };
+    pub(crate) const FREE: Prices = Prices {
+        input: Some(0.0),
+        output: Some(0.0),
+        cache_read: Some(0.0),
+        cache_write: Some(0.0),
+        long: None,
+    };
 
     /// Dollars; `None` if the price of a class that was used is unknown.
     pub(crate) fn cost(&self, usage: &TokenUsage) -> Option<f64> {
