@@ -11,6 +11,8 @@ use crate::world::{Done, World};
 const PROVIDER: Option<i32> = Some(5);
 /// Attempts of one request.
 const ATTEMPTS: usize = 6;
+/// New requests after a reply that broke off.
+const CONTINUATIONS: usize = 3;
 /// What one event may hold; docs/providers.md says so.
 const EVENT_BYTES: u64 = 32 * 1024 * 1024;
 /// The model that plays the bad ones.
@@ -71,6 +73,20 @@ fn a_busy_provider_is_asked_again() {
             let waited = requests[1]["time"].as_u64().unwrap() - requests[0]["time"].as_u64().unwrap();
             assert!(waited >= 1_000, "it came back after {waited} ms");
         }
+    }
+}
+
+#[test]
+fn every_format_is_asked_again_when_it_says() {
+    let script = "
+        [[turn]]
+        error = { status = 429, message = 'slow down', retry_after_s = 0 }
+        [[turn]]
+        text = 'There.'";
+    for model in MODELS {
+        let wired = Wired::new(script);
+        finished(&wired.exec(model, &["hello"]), &wired.log(), "There.\n");
+        assert_eq!(attempts(&wired.log()), [2], "{model}");
     }
 }
 
@@ -246,6 +262,52 @@ fn a_connection_cut_in_an_event_is_continued() {
         assert_eq!(outcomes, ["broken", "done"], "{model}");
         assert_eq!(wired.requests().len(), 2, "{model}");
     }
+}
+
+#[test]
+fn an_error_in_mid_reply_is_continued() {
+    let script = "
+        [[turn]]
+        steps = [{ text = 'First words' }, { error = { status = 529, message = 'busy' } }]
+        [[turn]]
+        text = 'The rest.'";
+    for model in MODELS {
+        let wired = Wired::new(script);
+        let done = wired.exec(model, &["hello"]);
+        assert_eq!(done.code, Some(0), "{model}: {done:?}");
+        assert!(done.out.contains("First words") && done.out.contains("The rest."), "{model}: {done:?}");
+        assert_eq!((ends(&wired.log()).len(), wired.requests().len()), (1, 2), "{model}");
+    }
+}
+
+#[test]
+fn a_reply_that_is_always_cut_ends_the_run_once() {
+    let wired = Wired::new("loop = true\n[[turn]]\ntext = 'Some words'\ncut_after = 4");
+    let done = wired.exec(MODEL, &["hello"]);
+    let end = failed(&done, &wired.log(), &["anthropic", "ended before it was complete", "again"]);
+    assert_eq!(end["retryable"], true, "{end}");
+    assert_eq!(wired.requests().len(), 1 + CONTINUATIONS);
+    let kept = wired.log().iter().filter(|entry| entry["kind"] == "assistant_item").count();
+    assert_eq!(kept, 1 + CONTINUATIONS, "what was said is kept");
+}
+
+#[test]
+fn a_long_wait_is_seen_and_can_be_left() {
+    let script = "[[turn]]\nerror = { status = 429, message = 'later', retry_after_s = 90, times = 6 }";
+    let wired = Wired::new(script);
+    let mut command = wired.command();
+    command.args(["exec", "--model", MODEL, "hello"]);
+    let mut going = wired.world.start_command(command);
+    let told = going.until_said("attempt 2 of 6");
+    assert!(told.contains("anthropic") && told.contains("later"), "{told}");
+    going.signal(rustix::process::Signal::INT);
+    assert_eq!(going.end().code, Some(130));
+    let log = wired.log();
+    let wait = log.iter().find(|entry| entry["kind"] == "state" && entry["state"] == "waiting").unwrap();
+    assert_eq!(wait["on"], "time", "{wait}");
+    let ms = wait["until"].as_u64().unwrap() - wait["ts"].as_u64().unwrap();
+    assert!((89_000..=91_000).contains(&ms), "it waits for {ms} ms");
+    assert_eq!((ends(&log).len(), wired.requests().len()), (1, 1));
 }
 
 #[test]
