@@ -33,8 +33,9 @@ pub(crate) fn run(args: &Replay, around: &Surroundings, screen: &Screen) -> Resu
     let entries = entries(reader.as_ref())?;
     let mut fetch = |name: &str| reader.blob(name, 0, BLOB_BYTES).map_err(|e| e.to_string());
     let session = Session { base: &base, entries: &entries };
-    let report = replay(session, &Recipe::real(), &mut fetch, args.until)
-        .map_err(|e| Failure::new(Exit::Failed, format!("session {id} cannot be replayed: {e}")).code("replay"))?;
+    let report = replay(session, &Recipe::real(), &mut fetch, args.until).map_err(|e| {
+        Failure::new(Exit::Failed, format!("session {id} cannot be replayed: {e}")).code("replay")
+    })?;
     let same = report.difference.is_none();
     if screen.json {
         let mut object = json!(report);
@@ -51,8 +52,11 @@ pub(crate) fn run(args: &Replay, around: &Surroundings, screen: &Screen) -> Resu
 
 fn print(report: &Report, screen: &Screen) -> Result<(), Failure> {
     let word = |count: u64, one: &str, many: &str| format!("{count} {}", if count == 1 { one } else { many });
-    let compared =
-        format!("{}, {}", word(report.entries, "entry", "entries"), word(report.requests, "request", "requests"));
+    let compared = format!(
+        "{}, {}",
+        word(report.entries, "entry", "entries"),
+        word(report.requests, "request", "requests")
+    );
     match &report.difference {
         None => screen.line(&format!("{compared}, identical"))?,
         Some(difference) => {
@@ -79,8 +83,11 @@ fn print(report: &Report, screen: &Screen) -> Result<(), Failure> {
 fn shown(difference: &Difference) -> Vec<String> {
     let Difference { seq, kind, field, log, replay, log_entry, replay_entry } = difference;
     let kind = if kind.is_empty() { String::new() } else { format!(" ({kind})") };
-    let mut lines =
-        vec![format!("entry {seq}{kind} differs: {field}"), format!("  log:    {log}"), format!("  replay: {replay}")];
+    let mut lines = vec![
+        format!("entry {seq}{kind} differs: {field}"),
+        format!("  log:    {log}"),
+        format!("  replay: {replay}"),
+    ];
     for (name, entry) in [("log   ", log_entry), ("replay", replay_entry)] {
         if !entry.is_empty() {
             lines.push(format!("  entry in {name}: {entry}"));

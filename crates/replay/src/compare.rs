@@ -17,6 +17,9 @@ const SHOWN_CHARS: usize = 240;
 /// Of these, characters before the first one that differs.
 const BEFORE_CHARS: usize = 40;
 
+/// An id of the log and the one here that stands for it.
+pub(crate) type Pair = (Uuid, Uuid);
+
 /// Ids of the log and those that stand for them here.
 #[derive(Debug, Default)]
 pub(crate) struct Pairs {
@@ -30,7 +33,7 @@ impl Pairs {
         self.here.get(&log).copied().unwrap_or(log)
     }
 
-    pub(crate) fn learn(&mut self, new: Vec<(Uuid, Uuid)>) {
+    pub(crate) fn learn(&mut self, new: Vec<Pair>) {
         for (log, here) in new {
             self.here.insert(log, here);
             self.log.insert(here, log);
@@ -49,7 +52,7 @@ pub(crate) struct Mismatch {
 /// One comparison of a step; what it learns holds if the whole step is the same.
 pub(crate) struct Comparison<'a> {
     pairs: &'a Pairs,
-    pub(crate) new: Vec<(Uuid, Uuid)>,
+    pub(crate) new: Vec<Pair>,
     /// A field that is not compared, because what it is made from is not in the log.
     unknowable: Option<&'a str>,
 }
@@ -107,7 +110,7 @@ impl<'a> Comparison<'a> {
     }
 
     fn paired(&self, log: Uuid, here: Uuid) -> bool {
-        let new = || self.new.iter().any(|pair| *pair == (log, here));
+        let new = || self.new.contains(&(log, here));
         self.pairs.here.get(&log).map_or_else(|| log == here || new(), |paired| *paired == here)
     }
 

@@ -2,7 +2,7 @@
 //!
 //! Here: the front door and what it reports. Its parts: the log as it is walked (`timeline`), which inputs led to a step
 //! (`causes`, `inputs`, `calls`, `taken`), what a recording says (`recorded`), the mind that hears it all again
-//! (`mind`), the walk itself (`again`), the comparison (`compare`). Elsewhere: reading logs and blobs (`session`, given
+//! (`mind`), the walk itself (`again`, `lives`, `requests`), the comparison (`compare`). Elsewhere: reading logs and blobs (`session`, given
 //! in by the caller).
 //!
 //! What came from outside is taken from the log: who said what, what tools answered, what a provider sent. What the pod
@@ -17,9 +17,11 @@ mod calls;
 mod causes;
 mod compare;
 mod inputs;
+mod lives;
 mod mind;
 mod recipe;
 mod recorded;
+mod requests;
 mod taken;
 mod timeline;
 

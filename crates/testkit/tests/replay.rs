@@ -1,6 +1,8 @@
 //! Every story's session, replayed: a fresh mind makes the same entries of what came from outside, told through or
 //! killed on the way. And what was changed is found: a prompt, a tool, a word of a recording.
 
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
 use std::path::{Path, PathBuf};
 
 use minke_llm::{Foot, Head, Recording, Settings, TapeWriter};

@@ -1,0 +1,181 @@
+//! Lives: births, visits and boots, made again from what the log says of those who wrote them.
+//!
+//! A boot is where this program's own words come in: system prompt and tools are the recipe's, never the log's.
+
+use std::path::Path;
+
+use minke_pod::{Boot, Forking, Moment, NewSession, Task, Visit, Visitor, What, fork, new_session, visit};
+use minke_record::{Actor, AskId, Kind, Opened, PodName, Route, SessionStart, StateWord, Text};
+
+use crate::ReplayError;
+use crate::again::{Stop, Walk, nothing};
+use crate::causes::Plan;
+use crate::mind::Mind;
+use crate::timeline::LogStep;
+
+/// A pod whose name was taken is numbered; so many numbers are looked at.
+const NUMBERS: usize = 100;
+/// The longest name of a pod.
+const NAME_BYTES: usize = 40;
+
+impl<'l> Walk<'l> {
+    /// A session's first step, by its creator or as a fork.
+    pub(crate) fn born(&mut self, step: LogStep<'l>, start: &SessionStart) -> Result<(), Stop> {
+        let at = moment(step);
+        let written = match &start.from {
+            Some(from) => {
+                let forking = Forking {
+                    session: start.session,
+                    name: start.name.clone(),
+                    created_by: start.created_by.clone(),
+                    version: start.version.clone(),
+                    from: from.clone(),
+                };
+                fork(&self.state, at, forking).unwrap_or_default()
+            }
+            None => new_session(at, self.new_session(step, start)?),
+        };
+        self.wrote(step, written)
+    }
+
+    fn new_session(&self, step: LogStep<'l>, start: &SessionStart) -> Result<NewSession, ReplayError> {
+        let queued = step.find(|kind| match kind {
+            Kind::QueuedInput(queued) => Some(queued),
+            _ => None,
+        });
+        let task = match queued {
+            Some(queued) => Some(Task {
+                segments: self.look.blobs.said(&queued.segments, step.first.seq)?,
+                op_id: queued.op_id.clone(),
+                from: queued.from.clone(),
+            }),
+            None => None,
+        };
+        Ok(NewSession {
+            session: start.session,
+            version: start.version.clone(),
+            name: start.name.clone(),
+            created_by: start.created_by.clone(),
+            cwd: start.cwd.clone(),
+            workspace: start.workspace.clone(),
+            git: start.git.clone(),
+            manifest: start.manifest.clone(),
+            scope: start.scope.clone(),
+            mandate: start.mandate.clone(),
+            metadata: start.metadata.clone(),
+            parent: start.parent.clone(),
+            task,
+        })
+    }
+
+    /// A step that somebody wrote while no pod lived.
+    pub(crate) fn visited(&mut self, step: LogStep<'l>, opened: &Opened) -> Result<(), Stop> {
+        let Some((change, by)) = self.visit(step)? else { return Err(nothing(step)) };
+        let visitor = Visitor {
+            pid: opened.pid,
+            boot_id: opened.boot_id.clone(),
+            host: opened.host.clone(),
+            version: opened.version.clone(),
+            by,
+        };
+        let written = visit(&self.state, moment(step), visitor, change).unwrap_or_default();
+        self.wrote(step, written)
+    }
+
+    fn visit(&self, step: LogStep<'l>) -> Result<Option<(Visit, Actor)>, ReplayError> {
+        let abandoned = step.find(|kind| match kind {
+            Kind::StateChange(e) if e.state == StateWord::Abandoned => {
+                Some((Visit::Abandon { reason: e.reason.clone().unwrap_or_default() }, e.by.clone()))
+            }
+            _ => None,
+        });
+        if let Some((change, by)) = abandoned {
+            return Ok(Some((change, by.unwrap_or_else(Actor::minke))));
+        }
+        let seq = step.first.seq;
+        let Some(second) = step.entries.get(1) else { return Ok(None) };
+        Ok(Some(match &second.kind {
+            Kind::QueuedInput(e) => {
+                let segments = self.look.blobs.said(&e.segments, seq)?;
+                (Visit::Queue { segments, op_id: e.op_id.clone() }, e.from.clone())
+            }
+            Kind::Inbox(e) => {
+                let message = e.message.clone().unwrap_or_default();
+                (
+                    Visit::Notify { message: self.look.blobs.text(&message, seq)?, wake: e.wake },
+                    e.from.clone(),
+                )
+            }
+            Kind::Answer(e) => {
+                let ask = AskId(self.look.pairs.here(e.id.0));
+                (Visit::Answer { ask, decision: e.decision.clone(), note: e.note.clone() }, e.by.clone())
+            }
+            Kind::Renamed(e) => (Visit::Rename(e.name.clone()), e.by.clone()),
+            Kind::Archived(e) => (Visit::Archive(true), e.by.clone()),
+            Kind::Unarchived(e) => (Visit::Archive(false), e.by.clone()),
+            Kind::Checkpoint(e) => {
+                (Visit::Checkpoint { id: e.id.clone(), state: e.state.clone() }, Actor::minke())
+            }
+            Kind::ConfigChanged(e) if e.key == "model.ref" => {
+                (Visit::Model(e.value.as_str().unwrap_or_default().to_owned()), e.by.clone())
+            }
+            Kind::ConfigChanged(e) => {
+                (Visit::Config { key: e.key.clone(), value: e.value.clone() }, e.by.clone())
+            }
+            _ => return Ok(None),
+        }))
+    }
+
+    /// What the process can have known when it began: everything anew, except the models that it found.
+    pub(crate) fn boots(&self, mind: &Mind, step: LogStep<'l>, opened: &Opened) -> Vec<Plan> {
+        let told = step.find(|kind| match kind {
+            Kind::Alert(e) => e.message.strip_prefix("there is no model to ask: "),
+            _ => None,
+        });
+        let boot = |route: Option<Route>| {
+            let boot = Boot {
+                pid: opened.pid,
+                boot_id: opened.boot_id.clone(),
+                host: opened.host.clone(),
+                version: opened.version.clone(),
+                tools: self.look.recipe.tools.clone(),
+                system_prompt: self.system_prompt(step),
+                route,
+                no_route: told.unwrap_or_default().to_owned(),
+                fallbacks: self.look.timeline.fallbacks(step.at),
+            };
+            vec![What::Boot(Box::new(boot)).into()]
+        };
+        let with = boot(self.look.route(mind, step));
+        if step.opens_run() { vec![with] } else { vec![boot(None), with] }
+    }
+
+    /// The system prompt of this program. A pod whose name another one had was numbered, and the log does not say so;
+    /// the prompt that it was given does.
+    fn system_prompt(&self, step: LogStep<'l>) -> String {
+        let facts = &self.state.facts;
+        let (Some(about), Some(name)) = (&facts.about, &facts.name) else { return String::new() };
+        let prompt = |name: &PodName| (self.look.recipe.system_prompt)(name, Path::new(&about.cwd));
+        let plain = prompt(name);
+        let life = self.look.timeline.life_from(step.at);
+        let begun = life.iter().find_map(|entry| match &entry.kind {
+            Kind::SegmentStart(segment) => Some(&segment.system_prompt),
+            _ => None,
+        });
+        let given = begun.or_else(|| self.state.segment.as_ref().map(|segment| &segment.system_prompt));
+        let Some(Text::Here(given)) = given else { return plain };
+        if *given == plain {
+            return plain;
+        }
+        let numbered = (2..=NUMBERS).map(|number| {
+            let suffix = format!("-{number}");
+            let stem: String = name.as_str().chars().take(NAME_BYTES.saturating_sub(suffix.len())).collect();
+            PodName::from_any(&format!("{}{suffix}", stem.trim_end_matches('-')))
+        });
+        numbered.map(|name| prompt(&name)).find(|prompt| prompt == given).unwrap_or(plain)
+    }
+}
+
+fn moment(step: LogStep<'_>) -> Moment {
+    Moment { now: step.first.ts, seed: step.first.seq }
+}
