@@ -16,14 +16,16 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use minke_llm::{Decoder, Scheme, build};
-use minke_model::{BlockEnd, BlockKind, ModelEvent};
+use minke_llm::{Decoder, Scheme, Settings, build};
+use minke_model::{BlockEnd, BlockKind, ModelEvent, Prompt};
 use minke_record::{Content, Item, Role};
 use serde_json::Value;
 
 use meaning::{Meaning, Piece, Who};
-use validators::story::SCHEMES;
+use validators::story::{self, SCHEMES};
 use validators::validate;
+
+const FOLDERS: [&str; 4] = ["anthropic", "openai-responses", "openai-chat", "gemini"];
 
 #[derive(Default)]
 struct Tally {
@@ -36,9 +38,7 @@ struct Tally {
 fn the_next_request_of_a_loop_is_one_that_the_provider_took() {
     let mut tally = Tally::default();
     let mut wrong = Vec::new();
-    for (scheme, folder) in
-        SCHEMES.into_iter().zip(["anthropic", "openai-responses", "openai-chat", "gemini"])
-    {
+    for (scheme, folder) in SCHEMES.into_iter().zip(FOLDERS) {
         let loops = folders(&common::providers().join("loops").join(folder));
         assert!(loops.len() >= 2, "no loops of {folder}");
         let before = tally.requests;
@@ -61,12 +61,48 @@ fn the_next_request_of_a_loop_is_one_that_the_provider_took() {
     assert!(wrong.is_empty(), "{} differ:\n{}", wrong.len(), wrong.join("\n"));
 }
 
+/// The same loops, each gone on with at the other three schemes: taken, and without a trace of sealed reasoning.
+#[test]
+fn a_loop_goes_on_with_any_other_scheme() {
+    let mut moved = 0;
+    for (scheme, folder) in SCHEMES.into_iter().zip(FOLDERS) {
+        for place in folders(&common::providers().join("loops").join(folder)) {
+            let (Ok(before), Ok(theirs)) = (recorded(scheme, &place, 1), recorded(scheme, &place, 2)) else {
+                continue;
+            };
+            let prompt = next_prompt(scheme, &before, &theirs, &answer(scheme, &place, 1).unwrap()).unwrap();
+            for other in SCHEMES.into_iter().filter(|other| *other != scheme) {
+                let settings = story::settings(other);
+                let mut prompt = prompt.clone();
+                prompt.route = story::route(&settings);
+                let request = request_of(&prompt, &settings)
+                    .unwrap_or_else(|why| panic!("{} at {other:?}: {why}", place.display()))
+                    .to_string();
+                for item in &prompt.items {
+                    let Item::Reasoning { signature, encrypted, .. } = &**item else { continue };
+                    for seal in [signature, encrypted].into_iter().flatten() {
+                        assert!(!request.contains(seal.here().unwrap()), "{} at {other:?}", place.display());
+                    }
+                }
+                moved += 1;
+            }
+        }
+    }
+    eprintln!("{moved} requests");
+    assert!(moved >= 3 * 8);
+}
+
 fn folders(place: &Path) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(place).unwrap_or_else(|e| panic!("{}: {e}", place.display()));
     let mut folders: Vec<_> =
         entries.map(|entry| entry.unwrap().path()).filter(|path| path.is_dir()).collect();
     folders.sort();
     folders
+}
+
+fn recorded(scheme: Scheme, place: &Path, turn: usize) -> Result<Meaning, String> {
+    let text = std::fs::read(place.join(format!("turn-{turn}.request.json"))).map_err(|e| e.to_string())?;
+    meaning::read(scheme, &serde_json::from_slice(&text).map_err(|e| e.to_string())?)
 }
 
 fn follow(scheme: Scheme, place: &Path, turn: usize, tally: &mut Tally) -> Result<(), String> {
@@ -87,7 +123,9 @@ fn follow(scheme: Scheme, place: &Path, turn: usize, tally: &mut Tally) -> Resul
     if theirs.turns.len() != known + 2 || theirs.turns[..known] != before.turns {
         return Err("the next request is not this one, an answer and what came of it".to_owned());
     }
-    let mut ours = next_request(scheme, &before, &theirs, &answer(scheme, place, turn)?)?;
+    let prompt = next_prompt(scheme, &before, &theirs, &answer(scheme, place, turn)?)?;
+    let settings = meaning::prompt(scheme, &theirs).1;
+    let mut ours = meaning::read(scheme, &request_of(&prompt, &settings)?)?;
     if thoughts(&theirs) == 0 && thoughts(&ours) > 0 {
         tally.notes.push(format!("{name}: the recorded client sent no reasoning back; ours is not compared"));
         without_thoughts(&mut ours);
@@ -162,14 +200,14 @@ fn answer(scheme: Scheme, place: &Path, turn: usize) -> Result<Vec<ModelEvent>, 
     Ok(events)
 }
 
-/// Our next request: what was said before, the answer as the mind keeps it, the recorded results.
-fn next_request(
+/// Our next prompt: what was said before, the answer as the mind keeps it, the recorded results.
+fn next_prompt(
     scheme: Scheme,
     before: &Meaning,
     theirs: &Meaning,
     answer: &[ModelEvent],
-) -> Result<Meaning, String> {
-    let (mut prompt, settings) = meaning::prompt(scheme, theirs);
+) -> Result<Prompt, String> {
+    let (mut prompt, _) = meaning::prompt(scheme, theirs);
     let by = meaning::by(theirs);
     let mut calls = 0;
     let mut items = meaning::items(&before.turns, &by, &mut calls, &mut BTreeMap::new());
@@ -177,10 +215,14 @@ fn next_request(
     let told = theirs.turns.last().filter(|turn| turn.who == Who::User).ok_or("no results")?;
     items.extend(meaning::items(std::slice::from_ref(told), &by, &mut calls, &mut BTreeMap::new()));
     prompt.items = items.into_iter().map(Arc::new).collect();
-    let request = build(&prompt, &settings).map_err(|problem| problem.text)?;
-    let request: Value = serde_json::from_slice(&request.body).map_err(|e| e.to_string())?;
-    validate(&request, &settings)?;
-    meaning::read(scheme, &request)
+    Ok(prompt)
+}
+
+fn request_of(prompt: &Prompt, settings: &Settings) -> Result<Value, String> {
+    let request = build(prompt, settings).map_err(|problem| problem.text)?;
+    let request = serde_json::from_slice(&request.body).map_err(|e| e.to_string())?;
+    validate(&request, settings)?;
+    Ok(request)
 }
 
 /// The blocks of an answer, in the order in which they began.

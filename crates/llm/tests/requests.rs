@@ -24,7 +24,7 @@ use validators::story::{self, SCHEMES};
 use validators::{broken, histories, validate};
 
 /// Random histories for each scheme.
-const CASES: u32 = 400;
+const CASES: u32 = 256;
 
 fn built(prompt: &minke_model::Prompt, settings: &minke_llm::Settings) -> Value {
     let request = build(prompt, settings).unwrap_or_else(|problem| panic!("{problem:?}"));

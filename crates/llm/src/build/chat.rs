@@ -22,6 +22,8 @@ use crate::settings::{Quirks, Settings, ToolUse};
 /// What the assistant is made to say between results and a message, for servers that want to hear it first.
 const BRIDGE: &str = "Done.";
 
+const USER: &str = "user";
+
 #[derive(Serialize)]
 struct Body<'a> {
     model: &'a str,
@@ -211,9 +213,14 @@ pub(super) fn build(prompt: &Prompt, settings: &Settings) -> Result<WireRequest,
     if !system.is_empty() {
         messages.push(Message::Said { role: &quirks.system_role, content: Words::Text(system) });
     }
-    for turn in &turns {
+    for (i, turn) in turns.iter().enumerate() {
         match turn {
-            Turn::User(heard) => told(heard, quirks, &mut messages),
+            Turn::User(heard) => {
+                // Before the assistant speaks a user must have spoken.
+                let as_user = i == 0 && heard.iter().all(|piece| matches!(piece, Heard::Notice(_)));
+                let notice_role = if as_user { USER } else { quirks.notice_role.as_str() };
+                told(heard, notice_role, quirks.reply_after_results, &mut messages);
+            }
             Turn::Assistant(said) => messages.push(Message::Assistant(spoken(said, quirks))),
         }
     }
@@ -260,7 +267,12 @@ fn manner(quirks: &Quirks) -> Manner {
 }
 
 /// What one turn tells the model: results, each its own message, then what was said.
-fn told<'a>(heard: &'a [Heard<'a>], quirks: &'a Quirks, messages: &mut Vec<Message<'a>>) {
+fn told<'a>(
+    heard: &'a [Heard<'a>],
+    notice_role: &'a str,
+    reply_after_results: bool,
+    messages: &mut Vec<Message<'a>>,
+) {
     let mut said = Saying::default();
     let mut answered = false;
     for piece in heard {
@@ -270,15 +282,15 @@ fn told<'a>(heard: &'a [Heard<'a>], quirks: &'a Quirks, messages: &mut Vec<Messa
             answered = true;
             continue;
         }
-        if answered && quirks.reply_after_results {
+        if answered && reply_after_results {
             let content = Some(Words::Text(BRIDGE));
             messages.push(Message::Assistant(Assistant { content, calls: Vec::new(), reasoning: None }));
         }
         answered = false;
         match piece {
-            Heard::Notice(text) if quirks.notice_role != "user" => {
+            Heard::Notice(text) if notice_role != USER => {
                 messages.extend(said.message());
-                messages.push(Message::Said { role: &quirks.notice_role, content: Words::Text(text) });
+                messages.push(Message::Said { role: notice_role, content: Words::Text(text) });
             }
             Heard::Notice(text) => said.push(Uttered::Text(Piece::Reminder(text))),
             Heard::Text(text) => said.push(Uttered::Text(Piece::Plain(text))),
@@ -321,7 +333,7 @@ impl<'a> Saying<'a> {
             Some(texts) => words(texts),
             None => Words::Parts(pieces.into_iter().map(part).collect()),
         };
-        Some(Message::Said { role: "user", content })
+        Some(Message::Said { role: USER, content })
     }
 }
 

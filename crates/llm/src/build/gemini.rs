@@ -1,8 +1,8 @@
 //! gemini: `streamGenerateContent`.
 //!
 //! What differs from the others: results go by the function's name; reasoning goes back as signatures on the parts that
-//! bore them. A signature without text directly before a call belongs to the call, any other stands in a part of its
-//! own; that is how the decoder leaves them in the history.
+//! bore them. A signature without text directly before a call belongs to the call, unless it is marked as no call's; any
+//! other stands in a part of its own. That is how the decoder leaves them in the history.
 
 use std::borrow::Cow;
 
@@ -14,6 +14,7 @@ use super::json::{Arguments, Base64, Reminder, ResultText, Shown, tools};
 use super::names::{self, IdRule};
 use super::turns::{Call, Heard, Images, Manner, Order, Said, Turn, system_prompt, turns};
 use super::{WireRequest, budget, effort, max_output, sends_tools, wanted};
+use crate::decode::OWN_PART;
 use crate::problem::Problem;
 use crate::settings::{ReasoningKind, Settings};
 
@@ -244,7 +245,8 @@ fn said_parts<'a>(said: &'a [Said<'a>], call_signatures: bool) -> Vec<Part<'a>> 
             Said::Thought(thought) => {
                 let signature = thought.signature.unwrap_or_default();
                 let blank = thought.text.trim().is_empty();
-                if blank && let Some(Said::Call(call)) = pieces.peek() {
+                let of_a_call = blank && thought.encrypted != Some(OWN_PART);
+                if of_a_call && let Some(Said::Call(call)) = pieces.peek() {
                     parts.push(call_part(call, Some(signature)));
                     first_call = false;
                     pieces.next();

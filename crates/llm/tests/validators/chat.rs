@@ -105,7 +105,7 @@ fn conversation(messages: &[Value], quirks: &Quirks, has_tools: bool) -> Verdict
         if quirks.reply_after_results && before == "tool" && !matches!(role, "tool" | "assistant") {
             return Err(format!("{at}: `{role}` directly after results"));
         }
-        began |= matches!(role, "user") || (i > 0 && role != "assistant");
+        began |= role == "user";
         before = role;
     }
     if let Some(id) = open.first() {

@@ -22,14 +22,14 @@ pub(crate) fn prompts(scheme: Scheme) -> impl Strategy<Value = (Prompt, Settings
         (0_u64..100_000).prop_map(Reasoning::Budget),
     ]);
     let spends = option::of(1_u64..50_000);
-    (settings, history(scheme), any::<bool>(), reasoning, spends).prop_map(
-        |(settings, items, with_tools, reasoning, max_tokens)| {
+    (settings, history(scheme), any::<(bool, bool)>(), reasoning, spends).prop_map(
+        |(settings, items, (with_tools, with_system), reasoning, max_tokens)| {
             let mut images = BTreeMap::new();
             images.insert("picture".to_owned(), Arc::from(story::PNG));
             let prompt = Prompt {
                 route: story::route(&settings),
                 purpose: Purpose::Turn,
-                system: "You are careful.".into(),
+                system: if with_system { "You are careful." } else { " " }.into(),
                 tools: if with_tools { story::tools() } else { Arc::default() },
                 items: items.into_iter().map(Arc::new).collect(),
                 max_tokens,
