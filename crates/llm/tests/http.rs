@@ -1,6 +1,8 @@
 //! Providers over HTTP, against servers of our own on loopback: what a person is told when something fails, what is
 //! recorded, and where keys go.
 
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
 #[path = "http/server.rs"]
 mod server;
 #[path = "http/tls.rs"]

@@ -56,7 +56,7 @@ impl Server {
         tokio::spawn(async move {
             while let Ok((mut socket, _)) = listener.accept().await {
                 seen.connections.fetch_add(1, Ordering::SeqCst);
-                let mut first = [0; 16 * 1024];
+                let mut first = vec![0; 16 * 1024];
                 let count = socket.read(&mut first).await.unwrap_or(0);
                 let first = String::from_utf8_lossy(&first[..count]).into_owned();
                 seen.requests.lock().unwrap().push(first);
@@ -146,7 +146,7 @@ async fn read_request(socket: &mut TcpStream) -> Option<String> {
                 return Some(text);
             }
         }
-        let mut piece = [0; 16 * 1024];
+        let mut piece = vec![0; 16 * 1024];
         match socket.read(&mut piece).await {
             Ok(count) if count > 0 => bytes.extend_from_slice(&piece[..count]),
             _ => return None,
