@@ -55,6 +55,13 @@ impl Wired {
         command
     }
 
+    /// The world without its mock.
+    pub(crate) fn gone(mut self) -> World {
+        drop(self.mock.child.kill());
+        drop(self.mock.child.wait());
+        std::mem::replace(&mut self.world, World::new())
+    }
+
     /// What the mock was asked, in order.
     pub(crate) fn requests(&self) -> Vec<Value> {
         self.world.read("requests.jsonl").lines().map(|line| serde_json::from_str(line).unwrap()).collect()

@@ -1,0 +1,202 @@
+//! `minke replay` of sessions of the real binary: with the script gone, the server gone and no network, they come out
+//! as they stand in the log; and what differs is named.
+
+use std::process::Command;
+
+use minke_record::{Chain, Draft, Durability, Kind, line};
+use serde_json::Value;
+
+use crate::wired::{MODELS, Wired};
+use crate::world::{Done, World, kill};
+
+const TALE: &str = r#"
+chunk = 4
+[[turn]]
+thinking = "Look first."
+text = "I will note it."
+[[turn.call]]
+tool = "Note"
+args = { line = "once" }
+[[turn.call]]
+tool = "Read"
+args = { file_path = "{{cwd}}/plan.txt" }
+[[turn.call]]
+tool = "Read"
+args = { file_path = "/etc/passwd" }
+[[turn.call]]
+tool = "Song"
+raw = "{"
+[[turn]]
+text = "Half of it"
+error = { status = 529, message = "overloaded", retry_after_s = 0, times = 2 }
+cut = true
+[[turn]]
+text = "And the rest."
+[[turn]]
+text = "Second answer."
+"#;
+
+/// Replays in a namespace without any network, where the system lets us make one.
+fn offline(world: &World, args: &[&str]) -> Done {
+    let can = Command::new("unshare").args(["-r", "-n", "true"]).output();
+    if !can.is_ok_and(|output| output.status.success()) {
+        eprintln!("no network namespace can be made here: replayed without one");
+        return world.run(args);
+    }
+    world.through_shell("exec unshare -r -n \"$@\"", args)
+}
+
+fn identical(world: &World, session: &str) -> Value {
+    let done = offline(world, &["replay", session, "--json"]);
+    let report: Value = serde_json::from_str(&done.out).unwrap_or_else(|e| panic!("{e}: {done:?}"));
+    assert_eq!((done.code, &report["identical"]), (Some(0), &Value::Bool(true)), "{report:#}");
+    let log = world.run(&["log", "show", session, "--json"]).out;
+    assert_eq!(report["entries"], log.lines().count(), "every entry was compared: {report:#}");
+    report
+}
+
+#[test]
+fn a_session_replays_without_its_script_and_without_a_network() {
+    let world = World::new();
+    let script = world.write("tale.toml", TALE);
+    world.write("plan.txt", "a plan\n");
+    let exec = world.run(&["exec", "--name", "tale", "--model", "scripted:tale.toml", "go"]);
+    assert_eq!(exec.code, Some(0), "{exec:?}");
+    let again = world.run(&["exec", "--resume", "tale", "and then?"]);
+    assert_eq!(again.code, Some(0), "{again:?}");
+    let fork = world.run(&["fork", "tale", "--name", "fork"]);
+    assert_eq!(fork.code, Some(0), "{fork:?}");
+    std::fs::remove_file(script).unwrap();
+    std::fs::remove_file(world.work().join("plan.txt")).unwrap();
+    let before = everything(&world);
+    let report = identical(&world, "tale");
+    assert_eq!((&report["requests"], &report["from_log"]), (&Value::from(4), &Value::from(0)), "{report:#}");
+    identical(&world, "fork");
+    let plain = world.run(&["replay", "tale"]);
+    assert_eq!(plain.out, format!("{} entries, 4 requests, identical\n", report["entries"]), "{plain:?}");
+    let part = world.run(&["replay", "tale", "--until", "9"]);
+    assert_eq!(part.out, "10 entries, 1 request, identical\n", "{part:?}");
+    assert_eq!(everything(&world), before, "a replay writes nothing, and no tool has run");
+}
+
+/// Every file of a world and what it holds.
+fn everything(world: &World) -> Vec<(String, Vec<u8>)> {
+    let mut files = Vec::new();
+    let mut places = vec![world.work(), world.home().join("data")];
+    while let Some(place) = places.pop() {
+        for found in std::fs::read_dir(&place).unwrap() {
+            let path = found.unwrap().path();
+            if path.is_dir() {
+                places.push(path);
+            } else {
+                files.push((path.display().to_string(), std::fs::read(&path).unwrap()));
+            }
+        }
+    }
+    files.sort();
+    files
+}
+
+#[test]
+fn a_session_whose_pod_was_killed_replays() {
+    let world = World::new();
+    let slow = "[[turn]]\nsteps = [{ text = \"Half\" }, { delay_ms = 60000 }, { text = \" and half.\" }]\n";
+    world.write("s.toml", slow);
+    let mut going = world.start(&["exec", "--json", "--name", "tale", "--model", "scripted:s.toml", "go"]);
+    going.until("Half");
+    kill(&world.only_pod()["pid"]);
+    going.end();
+    world.write("s.toml", &slow.replace("60000", "1"));
+    let resumed = world.run(&["exec", "--resume", "tale", "go on"]);
+    assert_eq!(resumed.code, Some(0), "{resumed:?}");
+    let report = identical(&world, "tale");
+    assert_eq!(report["from_log"], 1, "the killed reply has no recording: {report:#}");
+    let told = world.run(&["replay", "tale"]);
+    assert!(told.err.contains("1 of 2 replies was taken from the log: it has no recording"), "{told:?}");
+}
+
+#[test]
+fn a_session_of_each_wire_replays_when_its_server_is_gone() {
+    for model in MODELS {
+        let wired = Wired::new(TALE);
+        wired.world.write("plan.txt", "a plan\n");
+        let exec = wired.exec(model, &["--name", "tale", "go"]);
+        assert_eq!(exec.code, Some(0), "{model}: {exec:?}");
+        let world = wired.gone();
+        let report = identical(&world, "tale");
+        // What would be sent now is byte for byte what was sent then.
+        assert_eq!(report["rebuilt"], report["requests"], "{model}: {report:#}");
+        assert!(report["requests"].as_u64().unwrap() >= 2, "{model}: {report:#}");
+        assert_eq!(report["from_log"], 0, "{model}: {report:#}");
+    }
+}
+
+#[test]
+fn the_first_difference_is_named() {
+    let world = World::new();
+    world.write("s.toml", "[[turn]]\ntext = \"Hello.\"\n");
+    assert_eq!(world.run(&["exec", "--name", "tale", "--model", "scripted:s.toml", "go"]).code, Some(0));
+    rewrite(&world, |kind| {
+        if let Kind::SegmentStart(segment) = kind {
+            let prompt = segment.system_prompt.show().replace("coding agent", "poet");
+            segment.system_prompt = prompt.into();
+        }
+    });
+    let done = world.run(&["replay", "tale"]);
+    assert_eq!(done.code, Some(1), "{done:?}");
+    let lines: Vec<&str> = done.out.lines().collect();
+    assert!(lines[0].ends_with("(segment_start) differs: system_prompt"), "{}", done.out);
+    assert!(lines[1].contains("poet") && lines[2].contains("coding agent"), "{}", done.out);
+    let json = world.run(&["replay", "tale", "--json"]);
+    let report: Value = serde_json::from_str(&json.out).unwrap();
+    assert_eq!((json.code, &report["difference"]["field"]), (Some(1), &Value::from("system_prompt")));
+}
+
+/// A recording that is gone or damaged is told, and the reply is taken from the log.
+#[test]
+fn a_recording_that_cannot_be_used_is_told() {
+    let world = World::new();
+    world.write("s.toml", "[[turn]]\ntext = \"Hello.\"\n");
+    assert_eq!(world.run(&["exec", "--name", "tale", "--model", "scripted:s.toml", "go"]).code, Some(0));
+    let blobs = session_dir(&world).join("blobs");
+    let [recording] = &std::fs::read_dir(&blobs).unwrap().map(|e| e.unwrap().path()).collect::<Vec<_>>()[..]
+    else {
+        panic!("one recording")
+    };
+    let mut bytes = std::fs::read(recording).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    std::fs::write(recording, &bytes).unwrap();
+    for what in ["damaged", "gone"] {
+        let done = world.run(&["replay", "tale"]);
+        assert_eq!(done.code, Some(0), "{what}: {done:?}");
+        assert!(done.err.contains("1 of 1 reply was taken from the log"), "{what}: {done:?}");
+        assert!(done.err.contains("cannot be used"), "{what}: {done:?}");
+        if what == "damaged" {
+            std::fs::remove_file(recording).unwrap();
+        }
+    }
+}
+
+fn session_dir(world: &World) -> std::path::PathBuf {
+    let sessions = std::fs::read_dir(world.home().join("data/sessions")).unwrap();
+    let all: Vec<std::path::PathBuf> = sessions.map(|entry| entry.unwrap().path()).collect();
+    let [session] = &all[..] else { panic!("one session should be there: {all:?}") };
+    session.clone()
+}
+
+/// Writes the log again with something else in it, sealed as if it had been so.
+fn rewrite(world: &World, mut change: impl FnMut(&mut Kind)) {
+    let path = session_dir(world).join("log.jsonl");
+    let log = std::fs::read_to_string(&path).unwrap();
+    let mut out = Vec::new();
+    let mut chain = Chain::ZERO;
+    for text in log.lines() {
+        let mut entry = line::parse(text).unwrap();
+        change(&mut entry.kind);
+        let (seq, ts, run, more) = (entry.seq, entry.ts, entry.run, entry.more);
+        let draft = Draft { seq, ts, run, kind: entry.kind, durability: Durability::Lazy };
+        chain = line::seal(chain, &draft, more, &mut out);
+    }
+    std::fs::write(path, out).unwrap();
+}
