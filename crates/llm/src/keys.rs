@@ -3,9 +3,10 @@
 //! Invariant: a key goes to the provider's own address or to one that the user paired with it, never to one that a
 //! workspace names, and never to another provider (`a_key_goes_only_where_it_belongs`).
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use minke_secrets::{Found, KeyStore, Lookup, Redactor, Secret, SecretError, find};
+use minke_secrets::{Found, KeyStore, Lookup, Redactor, Secret, SecretError, find, known};
 use reqwest::Url;
 
 use crate::around::{Around, Env};
@@ -18,9 +19,12 @@ pub(crate) struct Keys {
     lookup: Option<Lookup>,
     /// Why the address gets no key, if it gets none.
     refused: Option<String>,
-    /// Variables of any provider: what they hold is nobody's to see either.
+    /// Variables and files of any provider: what they hold is nobody's to see either.
     variables: Vec<String>,
+    files: Vec<PathBuf>,
     store: KeyStore,
+    /// Whether there is a directory for the store.
+    has_store: bool,
     env: Env,
 }
 
@@ -45,8 +49,10 @@ impl Keys {
             Auth::ApiKey(places) => Some(lookup(provider, places, around)),
         };
         let variables = catalog.key_variables().into_iter().collect();
+        let files = catalog.key_files().into_iter().map(|file| place(file, around)).collect();
+        let has_store = around.config_dir.is_some();
         let store = KeyStore::in_config(around.config_dir.as_deref().unwrap_or(Path::new("")));
-        Keys { lookup, refused, variables, store, env: around.env.clone() }
+        Keys { lookup, refused, variables, files, store, has_store, env: around.env.clone() }
     }
 
     pub(crate) fn get(&self) -> Key {
@@ -84,18 +90,25 @@ impl Keys {
         self.lookup.as_ref()?.file.as_deref()
     }
 
-    /// Takes every key that we know of out of what a provider says: its own, and those of other providers.
-    pub(crate) fn redactor(&self, sent: Option<&Secret>) -> Redactor {
+    /// Takes every key that we know of out of what a provider says: its own, those of other providers, and what the
+    /// user's own headers carry. The keys themselves are looked for anew: one may have been stored meanwhile.
+    pub(crate) fn redactor(&self, sent: Option<&Secret>, headers: &BTreeMap<String, String>) -> Redactor {
+        let store = self.has_store.then_some(&self.store);
+        let known = known(&self.variables, &self.files, store, &*self.env);
+        let known = known.into_iter().map(|found| (found.from.name(), found.secret));
         let own = sent.map(|secret| ("API_KEY".to_owned(), secret.clone()));
-        let others = self.variables.iter().filter_map(|name| {
-            // A value that is no key is not one to hide.
-            let secret = Secret::new((self.env)(name)?).ok()?;
-            Some((name.clone(), secret))
+        let telling = |name: &str| SECRET_HEADERS.iter().any(|word| name.to_ascii_lowercase().contains(word));
+        let headers = headers.iter().filter(|(name, _)| telling(name)).filter_map(|(name, value)| {
+            let value = value.strip_prefix("Bearer ").unwrap_or(value);
+            Some((name.clone(), Secret::new(value.to_owned()).ok()?))
         });
-        // Of two names for one value the first is used: the variable's says more.
-        Redactor::new(others.chain(own))
+        // Of two names for one value the first is used: where it comes from says more.
+        Redactor::new(known.chain(own).chain(headers))
     }
 }
+
+/// Headers whose names hold one of these carry keys; others carry words that may stand in any text.
+const SECRET_HEADERS: [&str; 4] = ["auth", "key", "secret", "token"];
 
 pub(crate) fn lookup(provider: &str, places: &KeyPlaces, around: &Around) -> Lookup {
     Lookup {

@@ -113,7 +113,7 @@ impl Start {
             Key::Found(secret) => Some(secret),
             Key::Missing(why) => return setup.refused(&no_key(why)),
         };
-        let redactor = setup.keys.redactor(key.as_ref());
+        let redactor = setup.keys.redactor(key.as_ref(), &setup.headers);
         let wire = match build(&prompt, &setup.settings) {
             Ok(wire) => wire,
             Err(problem) => return setup.refused(&problem),

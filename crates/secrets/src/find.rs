@@ -103,6 +103,30 @@ pub fn find(
     Ok(None)
 }
 
+/// Every key that is in one of these places, to hide them all; the keyring is not asked. A place that cannot be read
+/// or holds no key has none to hide: nothing of it can be sent.
+pub fn known(
+    variables: &[String],
+    files: &[PathBuf],
+    store: Option<&KeyStore>,
+    env: &dyn Fn(&str) -> Option<String>,
+) -> Vec<Found> {
+    let variables = variables.iter().filter_map(|name| {
+        let secret = Secret::new(env(name)?).ok()?;
+        Some(Found { secret, from: Source::Env(name.clone()) })
+    });
+    let files = files.iter().filter_map(|path| {
+        let secret = private::read(path).ok()??;
+        Some(Found { secret, from: Source::File(path.clone()) })
+    });
+    let names = store.and_then(|store| store.list().ok()).unwrap_or_default();
+    let stored = names.into_iter().filter_map(|name| {
+        let secret = store?.get(&name).ok()??;
+        Some(Found { secret, from: Source::Stored(name) })
+    });
+    variables.chain(files).chain(stored).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use std::fs::{self, Permissions};
@@ -158,6 +182,29 @@ mod tests {
         let variable = Lookup { env: vec!["FIRST".into()], stored, ..Lookup::default() };
         let error = source(&variable, &store, &[("FIRST", "a\nb")]).unwrap_err();
         assert!(error.to_string().contains("the variable FIRST"), "{error}");
+    }
+
+    #[test]
+    fn every_key_is_known_that_is_anywhere() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = KeyStore::at(dir.path().join("secrets"));
+        store.put("acme", &Secret::new("stored".into()).unwrap()).unwrap();
+        let (closed, open) = (dir.path().join("closed"), dir.path().join("open"));
+        for (path, mode) in [(&closed, 0o600), (&open, 0o644)] {
+            fs::write(path, "in-a-file").unwrap();
+            fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
+        }
+        let variables = ["SET".to_owned(), "UNSET".to_owned(), "EMPTY".to_owned()];
+        let env = |name: &str| match name {
+            "SET" => Some("value".to_owned()),
+            "EMPTY" => Some(String::new()),
+            _ => None,
+        };
+        let files = [closed.clone(), open, dir.path().join("missing")];
+        let found = known(&variables, &files, Some(&store), &env);
+        let from: Vec<Source> = found.into_iter().map(|found| found.from).collect();
+        assert_eq!(from, [Source::Env("SET".into()), Source::File(closed), Source::Stored("acme".into())]);
+        assert!(known(&[], &[], None, &env).is_empty());
     }
 
     #[cfg(not(feature = "keyring"))]

@@ -18,7 +18,7 @@ mod shape;
 mod store;
 
 pub use error::SecretError;
-pub use find::{Found, Lookup, Source, find};
+pub use find::{Found, Lookup, Source, find, known};
 pub use redact::{REDACTED_MIN, Redactor, Stream, TextStream};
 pub use secret::{SECRET_BYTES, Secret};
 pub use shape::{mask_shapes, shape};

@@ -184,14 +184,21 @@ impl Catalog {
 
     /// Every variable that may hold a key of any provider.
     pub(crate) fn key_variables(&self) -> BTreeSet<String> {
-        let entries = [&self.user, built_in()]
-            .into_iter()
-            .flat_map(|layer| layer.providers.values().chain(layer.models.values()));
-        let places = entries.filter_map(|entry| match &entry.auth {
-            Some(Auth::ApiKey(places)) => places.env.as_ref(),
+        self.key_places().filter_map(|places| places.env.as_ref()).flat_map(Names::list).collect()
+    }
+
+    /// Every file that may hold one, as its entry writes it.
+    pub(crate) fn key_files(&self) -> BTreeSet<&str> {
+        self.key_places().filter_map(|places| places.file.as_deref()).collect()
+    }
+
+    fn key_places(&self) -> impl Iterator<Item = &KeyPlaces> {
+        let layers = [&self.user, built_in()].into_iter();
+        let entries = layers.flat_map(|layer| layer.providers.values().chain(layer.models.values()));
+        entries.filter_map(|entry| match &entry.auth {
+            Some(Auth::ApiKey(places)) => Some(places),
             _ => None,
-        });
-        places.flat_map(Names::list).collect()
+        })
     }
 
     /// What to say about a provider that is not there.
