@@ -25,12 +25,19 @@ use serde::Deserialize;
 use crate::problem::{Problem, Reason};
 use crate::settings::Scheme;
 use frame::Framing;
+pub(crate) use gemini::OWN_PART;
 
 /// How much of something unreadable is shown.
 const PREVIEW_CHARS: usize = 200;
 
 /// How much of the text of an unknown block is kept for a person to read.
 pub(crate) const UNKNOWN_BYTES: usize = 4 * 1024;
+
+/// Blocks of one reply. Nothing honest has more, and each is an entry in the log.
+pub(crate) const BLOCKS: usize = 10_000;
+
+/// Bytes of one answer, all its events together.
+const ANSWER_BYTES: u64 = 256 * 1024 * 1024;
 
 /// One event of a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -59,6 +66,15 @@ pub struct Decoder {
     framing: Framing,
     decode: Box<dyn Decode>,
     state: State,
+    bounds: Bounds,
+}
+
+/// How much one answer may hold. What has come so far.
+#[derive(Debug, Default)]
+struct Bounds {
+    bytes: u64,
+    blocks: usize,
+    done: bool,
 }
 
 #[derive(Debug)]
@@ -83,7 +99,7 @@ impl Decoder {
             Scheme::Gemini => Box::new(gemini::GeminiDecode::new()),
             Scheme::Scripted => Box::new(scripted::ScriptedDecode::new()),
         };
-        Decoder { framing, decode, state: State::Open }
+        Decoder { framing, decode, state: State::Open, bounds: Bounds::default() }
     }
 
     /// The next bytes. What they tell goes to `out`, also what they tell before a problem. After `Done` nothing more is
@@ -94,10 +110,9 @@ impl Decoder {
             State::Done => return Ok(()),
             State::Failed(problem) => return Err(problem.clone()),
         }
-        let Decoder { framing, decode, .. } = self;
-        let mut done = false;
-        let result = framing.push(chunk, &mut |frame| take(decode.as_mut(), frame, &mut done, out));
-        self.settle(result, done)
+        let Decoder { framing, decode, bounds, .. } = self;
+        let result = framing.push(chunk, &mut |frame| bounds.take(decode.as_mut(), frame, out));
+        self.settle(result)
     }
 
     /// The bytes are over.
@@ -107,28 +122,27 @@ impl Decoder {
             State::Done => return Ok(()),
             State::Failed(problem) => return Err(problem.clone()),
         }
-        let Decoder { framing, decode, .. } = self;
-        let mut done = false;
-        let mut result = framing.finish(&mut |frame| take(decode.as_mut(), frame, &mut done, out));
+        let Decoder { framing, decode, bounds, .. } = self;
+        let mut result = framing.finish(&mut |frame| bounds.take(decode.as_mut(), frame, out));
         if let Err(problem) = &mut result
             && problem.reason == Reason::Malformed
         {
             // The last event had no end, so what makes it unreadable is the cut.
             problem.reason = Reason::Cut;
         }
-        if result.is_ok() && !done {
+        if result.is_ok() && !bounds.done {
             let before = out.len();
             result = match (framing.body(), framing.no_events()) {
                 (Some(body), _) => body.and_then(|body| decode.body(body, out)),
                 (None, Some(problem)) => Err(problem),
                 (None, None) => decode.end(out),
             };
-            done = said_done(out, before);
-            if result.is_ok() && !done {
+            result = result.and(bounds.check(before, out));
+            if result.is_ok() && !bounds.done {
                 result = Err(Problem::new(Reason::Cut, "the answer ended before it was complete"));
             }
         }
-        self.settle(result, done)
+        self.settle(result)
     }
 
     /// Events and blocks of kinds that we do not know, so far. They are passed over.
@@ -141,8 +155,8 @@ impl Decoder {
         matches!(self.state, State::Done)
     }
 
-    fn settle(&mut self, result: Result<(), Problem>, done: bool) -> Result<(), Problem> {
-        if done {
+    fn settle(&mut self, result: Result<(), Problem>) -> Result<(), Problem> {
+        if self.bounds.done {
             // What is wrong behind the end is nobody's business; it would depend on the chunking whether it is seen.
             self.state = State::Done;
             return Ok(());
@@ -154,20 +168,40 @@ impl Decoder {
     }
 }
 
-/// One event, unless `Done` came before it.
-fn take(
-    decode: &mut dyn Decode,
-    frame: Frame<'_>,
-    done: &mut bool,
-    out: &mut Vec<ModelEvent>,
-) -> Result<(), Problem> {
-    if *done {
-        return Ok(());
+impl Bounds {
+    /// One event, unless `Done` came before it.
+    fn take(
+        &mut self,
+        decode: &mut dyn Decode,
+        frame: Frame<'_>,
+        out: &mut Vec<ModelEvent>,
+    ) -> Result<(), Problem> {
+        if self.done {
+            return Ok(());
+        }
+        self.bytes = self.bytes.saturating_add(frame.data.len() as u64);
+        if self.bytes > ANSWER_BYTES {
+            let mib = ANSWER_BYTES / (1024 * 1024);
+            return Err(Problem::new(Reason::TooLarge, format!("the answer is larger than {mib} MiB")));
+        }
+        let before = out.len();
+        let result = decode.frame(frame, out);
+        result.and(self.check(before, out))
     }
-    let before = out.len();
-    let result = decode.frame(frame, out);
-    *done = said_done(out, before);
-    result
+
+    /// What has just been told.
+    fn check(&mut self, before: usize, out: &[ModelEvent]) -> Result<(), Problem> {
+        let new = out.iter().skip(before);
+        let begins =
+            |event: &&ModelEvent| matches!(event, ModelEvent::BlockStart { .. } | ModelEvent::Unknown { .. });
+        self.blocks += new.filter(begins).count();
+        self.done = said_done(out, before);
+        if self.blocks > BLOCKS && !self.done { Err(too_many()) } else { Ok(()) }
+    }
+}
+
+pub(crate) fn too_many() -> Problem {
+    Problem::new(Reason::TooLarge, format!("the answer has more than {BLOCKS} blocks"))
 }
 
 fn said_done(out: &[ModelEvent], before: usize) -> bool {
@@ -193,11 +227,8 @@ pub(crate) fn parse_body<'a, T: Deserialize<'a>>(body: &'a str) -> Result<T, Pro
 
 /// The beginning of a text, on one line.
 pub(crate) fn preview(text: &str) -> String {
-    let mut shown: String = text
-        .chars()
-        .map(|c| if c.is_control() { ' ' } else { c })
-        .take(PREVIEW_CHARS)
-        .collect();
+    let mut shown: String =
+        text.chars().map(|c| if c.is_control() { ' ' } else { c }).take(PREVIEW_CHARS).collect();
     if text.chars().nth(PREVIEW_CHARS).is_some() {
         shown.push('…');
     }

@@ -2,8 +2,8 @@
 //!
 //! Here: what the events mean. Its parts: the fields (`wire`), arguments that come in pieces (`partial`).
 //! Signatures: history holds them with reasoning only, so one that came on a call is a thinking block without text just
-//! before that call, and one that came on a text (or on anything else) is such a block just after it. The request
-//! builder puts them back.
+//! before that call, and one that came on a text (or on anything else) is such a block just after it, marked
+//! `OWN_PART`, because a call may follow that has none. The request builder puts them back.
 //! The format has no last event: a reply is over when its bytes are, if there was a finish reason.
 //! Invariant: what ends without one is `Cut`, and a call that was cut short never looks whole (tests below; over
 //! recorded streams `tests/conformance.rs`).
@@ -25,6 +25,10 @@ use wire::{Candidate, Chunk, FunctionCall, Part};
 
 /// Calls of one reply; more are no reply but a fault.
 const MOST_CALLS: usize = 1024;
+
+/// What a signature that belongs to no call is marked with, where other schemes keep encrypted reasoning: it is sent
+/// back in a part of its own.
+pub(crate) const OWN_PART: &str = "part";
 
 /// What the open blocks are keyed by. There is one of each at a time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -95,7 +99,7 @@ impl GeminiDecode {
         if let Some(call) = part.call {
             if let Some(signature) = signature {
                 self.close_said(out);
-                self.signed(signature, out);
+                self.signed(signature, None, out);
             }
             return self.call(call, out);
         }
@@ -103,7 +107,7 @@ impl GeminiDecode {
         if part.thought {
             self.say(Key::Thinking, text, out);
             if let Some(signature) = signature {
-                self.signed(signature, out);
+                self.signed(signature, Some(OWN_PART), out);
             }
             return Ok(());
         }
@@ -115,19 +119,20 @@ impl GeminiDecode {
         }
         if let Some(signature) = signature {
             self.close_said(out);
-            self.signed(signature, out);
+            self.signed(signature, Some(OWN_PART), out);
         }
         Ok(())
     }
 
     /// Ends the open thinking, or one that has no text, with a signature.
-    fn signed(&mut self, signature: &str, out: &mut Vec<ModelEvent>) {
+    fn signed(&mut self, signature: &str, mark: Option<&str>, out: &mut Vec<ModelEvent>) {
         if !self.blocks.is_open(&Key::Thinking) {
             self.close_said(out);
             self.blocks.start(Key::Thinking, BlockKind::Thinking, out);
         }
         if let Some(end) = self.blocks.end_mut(&Key::Thinking) {
             end.signature = Some(signature.to_owned());
+            end.encrypted = mark.map(str::to_owned);
         }
         self.blocks.stop(&Key::Thinking, out);
     }

@@ -1,13 +1,17 @@
 //! What Gemini says, and what becomes of it. All events here are written from the published format; recorded ones are
 //! in the conformance suite.
 
-use minke_model::{BlockKind, ModelEvent, StopReason};
+use std::sync::Arc;
+
+use minke_model::{BlockKind, ModelEvent, Prompt, StopReason};
+use minke_record::{Item, Purpose, Route, ToolSpec};
 
 use super::super::Decoder;
 use crate::problem::{Problem, Reason};
-use crate::settings::Scheme;
+use crate::settings::{Capability, Quirks, Scheme, Settings};
 
-/// A reply, one line a block: `T text`, `H thinking`, `H thinking #signature`, `C name(arguments)`.
+/// A reply, one line a block: `T text`, `H thinking`, `H thinking#signature`, `C name(arguments)`; a signature that is
+/// marked as no call's has a `!`.
 #[derive(Debug, Default)]
 struct Reply {
     lines: Vec<String>,
@@ -34,7 +38,9 @@ fn read(bytes: &str) -> Reply {
             ModelEvent::BlockStop { index, end } => {
                 let at = open.iter().position(|(open, ..)| *open == index).expect("an open block");
                 let (_, kind, text) = open.remove(at);
-                let signature = end.signature.map(|signature| format!("#{signature}")).unwrap_or_default();
+                let mark = if end.encrypted.as_deref() == Some(super::OWN_PART) { "!" } else { "" };
+                let signature =
+                    end.signature.map(|signature| format!("#{signature}{mark}")).unwrap_or_default();
                 reply.lines.push(match kind {
                     BlockKind::Text => format!("T {text}{signature}"),
                     BlockKind::Thinking => format!("H {text}{signature}"),
@@ -99,12 +105,12 @@ fn a_signature_stands_before_its_call_and_after_its_text() {
         "C f({})",
         "C g({})",
         "T one",
-        "H #s2",
+        "H #s2!",
         "T two",
-        "H #s3",
-        "H deep#s4",
-        "H er#s5",
-        "H #s6",
+        "H #s3!",
+        "H deep#s4!",
+        "H er#s5!",
+        "H #s6!",
     ];
     assert_eq!(reply.lines, wanted);
     assert_eq!(reply.stop, Some(StopReason::ToolUse));
@@ -172,7 +178,7 @@ fn parts_of_other_kinds_are_told_and_counted() {
     let told: Vec<(&str, &str)> =
         reply.unknown.iter().map(|(kind, text)| (kind.as_str(), text.as_str())).collect();
     assert_eq!(told, [("executableCode", "print(1)"), ("codeExecutionResult", "1"), ("inlineData", "")]);
-    assert_eq!((reply.lines, reply.counted), (vec!["H #s".to_owned(), "T a".to_owned()], 3));
+    assert_eq!((reply.lines, reply.counted), (vec!["H #s!".to_owned(), "T a".to_owned()], 3));
 }
 
 #[test]
@@ -229,4 +235,93 @@ fn an_error_is_sorted_wherever_it_stands() {
     }
     let broken = read("data: {\"candidates\":[{\"content\":7}]}\n\n").problem.unwrap();
     assert!(broken.reason == Reason::Malformed && broken.text.contains("candidates"), "{broken:?}");
+}
+
+/// What the next request sends back of a reply with these parts.
+fn sent_back(parts: &[&str]) -> serde_json::Value {
+    let lines = stream(parts, "STOP").lines;
+    let by = Some("google/m".to_owned());
+    let reasoning = |line: &str| {
+        let (text, rest) = line.split_once('#').expect("a signature");
+        let (signature, mark) =
+            rest.split_once('!').map_or((rest, None), |(rest, _)| (rest, Some(super::OWN_PART)));
+        Item::Reasoning {
+            text: text.into(),
+            summary: Vec::new(),
+            signature: Some(signature.into()),
+            encrypted: mark.map(Into::into),
+            by: by.clone(),
+        }
+    };
+    let call =
+        |name: &str| Item::ToolCall { call_id: name.into(), name: name.to_owned(), arguments: "{}".into() };
+    let mut items = vec![Item::user("hi")];
+    items.extend(lines.iter().map(|line| match line.split_at(2) {
+        ("T ", text) => Item::assistant(text),
+        ("H ", rest) => reasoning(rest),
+        (_, rest) => call(rest.trim_end_matches("({})")),
+    }));
+    let results: Vec<Item> = items
+        .iter()
+        .filter_map(|item| match item {
+            Item::ToolCall { call_id, .. } => Some(Item::ToolResult {
+                call_id: call_id.clone(),
+                summary: "ok".into(),
+                content: None,
+                is_error: false,
+                blob: None,
+            }),
+            _ => None,
+        })
+        .collect();
+    items.extend(results);
+    let tool =
+        ToolSpec { name: "f".into(), description: "f".into(), schema: serde_json::json!({"type": "object"}) };
+    let prompt = Prompt {
+        route: Route { provider: "google".into(), model: "m".into(), scheme: "gemini".into() },
+        purpose: Purpose::Turn,
+        system: "".into(),
+        tools: Arc::new(vec![tool]),
+        items: items.into_iter().map(Arc::new).collect(),
+        max_tokens: None,
+        reasoning: None,
+        cache_key: None,
+        images: Default::default(),
+        ended: None,
+    };
+    let settings = Settings {
+        scheme: Scheme::Gemini,
+        provider: "google".into(),
+        model_id: "m".into(),
+        max_output: None,
+        capability: Capability::default(),
+        quirks: Quirks::default(),
+    };
+    let request = crate::build(&prompt, &settings).unwrap();
+    let body: serde_json::Value = serde_json::from_slice(&request.body).unwrap();
+    body["contents"][1]["parts"].clone()
+}
+
+#[test]
+fn a_signature_goes_back_to_the_part_that_bore_it() {
+    let call = r#"{"functionCall":{"name":"f","args":{}}}"#;
+    let signed = r#"{"functionCall":{"name":"f","args":{}},"thoughtSignature":"s"}"#;
+    let kinds = |parts: &[&str]| {
+        let parts = sent_back(parts);
+        let told = |part: &serde_json::Value| {
+            let kind = if part.get("functionCall").is_some() {
+                "call"
+            } else {
+                part["text"].as_str().unwrap_or("?")
+            };
+            (kind.to_owned(), part["thoughtSignature"].as_str().map(str::to_owned))
+        };
+        parts.as_array().unwrap().iter().map(told).collect::<Vec<_>>()
+    };
+    let part = |kind: &str, signature: Option<&str>| (kind.to_owned(), signature.map(str::to_owned));
+    assert_eq!(kinds(&[r#"{"text":"a"}"#, signed]), [part("a", None), part("call", Some("s"))]);
+    let of_text = [part("a", None), part("", Some("s")), part("call", None)];
+    assert_eq!(kinds(&[r#"{"text":"a","thoughtSignature":"s"}"#, call]), of_text, "not the call's");
+    let both = [part("a", None), part("", Some("t")), part("call", Some("s"))];
+    assert_eq!(kinds(&[r#"{"text":"a","thoughtSignature":"t"}"#, signed]), both);
 }
