@@ -1,6 +1,8 @@
 //! `mock`: a script over loopback HTTP. What it tells in each format is read with our own decoders and compared with
 //! what the script says inside a pod; what it refuses is refused as the providers refuse it.
 
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::Path;
