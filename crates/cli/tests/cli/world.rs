@@ -130,13 +130,17 @@ impl World {
         self.json(&["log", "verify", "--json"])["sessions"].as_array().unwrap().len()
     }
 
-    /// Every session is sound.
+    /// Every session is sound, and replays.
     #[track_caller]
     pub(crate) fn verify(&self) {
         let done = self.run(&["log", "verify", "--json"]);
         let found: Value = serde_json::from_str(&done.out).unwrap();
         assert_eq!(found["ok"], true, "{found:#}");
         assert_eq!(done.code, Some(0));
+        for session in found["sessions"].as_array().unwrap() {
+            let again = self.run(&["replay", session["id"].as_str().unwrap()]);
+            assert_eq!(again.code, Some(0), "{again:?}");
+        }
     }
 }
 
