@@ -8,13 +8,13 @@ use std::borrow::Cow;
 
 use minke_model::{BlockKind, ModelEvent, StopReason, TokenUsage};
 use serde::Deserialize;
-use serde_json::Value;
 use serde_json::value::RawValue;
+use serde_json::{Value, json};
 
 use super::blocks::Blocks;
 use super::loose::{Count, Object};
-use super::wire::{CallIds, Kind, readable, text_field};
-use super::{Decode, Frame, add_bounded, cut, parse, parse_body};
+use super::wire::{CallIds, odd, readable, text_field};
+use super::{BLOCKS, Decode, Frame, add_bounded, cut, parse, parse_body, too_many};
 use crate::classify;
 use crate::problem::Problem;
 use crate::settings::Scheme;
@@ -66,6 +66,8 @@ struct Event<'a> {
     content_block: Option<&'a RawValue>,
     #[serde(borrow)]
     message: Option<&'a RawValue>,
+    #[serde(borrow)]
+    error: Option<&'a RawValue>,
     #[serde(default)]
     usage: Object<Usage>,
 }
@@ -98,9 +100,17 @@ struct Message {
     #[serde(rename = "type")]
     kind: Option<String>,
     id: Option<String>,
-    content: Option<Vec<Value>>,
+    content: Option<Content>,
     stop_reason: Option<String>,
     usage: Object<Usage>,
+}
+
+/// What a whole message says: blocks, or a text without them.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Content {
+    Blocks(Vec<Value>),
+    Text(String),
 }
 
 impl AnthropicDecode {
@@ -127,8 +137,11 @@ impl AnthropicDecode {
             self.begin_anew(out);
         }
         self.message = Some(message.id.unwrap_or_default());
-        self.count_usage(message.usage.0);
-        out.push(ModelEvent::Usage(self.usage.tokens()));
+        if message.usage.0.is_some() {
+            // Known before the end, so that a reply that breaks off is counted too.
+            self.count_usage(message.usage.0);
+            out.push(ModelEvent::Usage(self.usage.tokens()));
+        }
     }
 
     /// Another message begins where one was going on: some gateways ask again in mid-stream. What is open ends; a half
@@ -301,19 +314,14 @@ impl AnthropicDecode {
 
 impl Decode for AnthropicDecode {
     fn frame(&mut self, frame: Frame<'_>, out: &mut Vec<ModelEvent>) -> Result<(), Problem> {
+        if frame.data == "[DONE]" {
+            return Ok(()); // habit of another API; the end has been said or is missing
+        }
         let event: Event<'_> = match parse(frame) {
             Ok(event) => event,
             Err(problem) => {
-                // An event that we do not know may have any shape.
-                let Kind { kind } = parse(frame)?;
-                if kind == "error" || frame.name == "error" {
-                    return Err(failed(&parse(frame)?));
-                }
-                if KNOWN.contains(&&*kind) || (kind.is_empty() && KNOWN.contains(&frame.name)) {
-                    return Err(problem);
-                }
                 self.unknown += 1;
-                return Ok(());
+                return odd(frame, problem, &KNOWN, Scheme::Anthropic);
             }
         };
         let kind = if event.kind.is_empty() { frame.name } else { &*event.kind };
@@ -345,19 +353,22 @@ impl Decode for AnthropicDecode {
             "message_stop" => self.message_ended(out)?,
             "ping" => {}
             "error" => return Err(failed(&parse(frame)?)),
+            _ if event.error.is_some() => return Err(failed(&parse(frame)?)),
             _ => self.unknown += 1,
         }
-        Ok(())
+        if self.open.len() > BLOCKS { Err(too_many()) } else { Ok(()) }
     }
 
     fn body(&mut self, body: &str, out: &mut Vec<ModelEvent>) -> Result<(), Problem> {
         let message: Message = parse_body(body)?;
-        if message.kind.as_deref() == Some("error") || message.content.is_none() {
-            return Err(failed(&parse_body(body)?));
-        }
+        let blocks = match message.content {
+            Some(Content::Blocks(blocks)) if message.kind.as_deref() != Some("error") => blocks,
+            Some(Content::Text(text)) => vec![json!({ "type": "text", "text": text })],
+            _ => return Err(failed(&parse_body(body)?)),
+        };
         self.count_usage(message.usage.0);
         self.stop = message.stop_reason.as_deref().map(stop_reason);
-        for (index, block) in (0..).zip(message.content.iter().flatten()) {
+        for (index, block) in (0..).zip(&blocks) {
             self.end_bare(true, out);
             self.block_began(Some(index), block, out);
             self.block_ended(index, out);
@@ -412,7 +423,7 @@ fn given_input(input: &Value) -> Option<String> {
     match input {
         Value::Null => None,
         Value::Object(fields) if fields.is_empty() => None,
-        Value::String(text) if text.is_empty() => None,
+        Value::String(text) => Some(text.clone()).filter(|text| !text.is_empty()),
         other => Some(other.to_string()),
     }
 }
@@ -529,6 +540,8 @@ mod tests {
         let nothing = told(&[STOP]);
         assert_eq!(nothing.result.map_err(|problem| problem.reason), Err(Reason::Cut));
         assert_eq!(told(&[&block(0, CALL), &end(0), STOP]).stop(), Some(&StopReason::ToolUse));
+        // The other API's end is none, but it does no harm.
+        assert!(told(&[&block(0, CALL), "[DONE]"]).result.is_err());
         // Everything has been said but the last word.
         assert_eq!(told(&[&block(0, CALL), &end(0), &why("tool_use")]).stop(), Some(&StopReason::ToolUse));
         assert!(told(&[&block(0, CALL), &why("tool_use")]).result.is_err());
@@ -570,5 +583,33 @@ mod tests {
             r#"{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}"#,
         );
         assert_eq!(error.result.map_err(|problem| problem.reason), Err(Reason::Overloaded));
+    }
+
+    #[test]
+    fn errors_have_many_shapes() {
+        for error in [
+            r#"{"type":"error","error":{"type":"api_error","message":"it broke"}}"#,
+            r#"{"error":{"message":"it broke"},"index":"x"}"#,
+            r#"{"error":{"message":"it broke"}}"#,
+        ] {
+            let problem = told(&[error]).result.expect_err(error);
+            assert_eq!(problem.reason, Reason::Server, "{error}");
+            assert!(problem.text.contains("it broke"), "{}", problem.text);
+        }
+        let mut out = Vec::new();
+        let frame = Frame { name: "error", data: "upstream went away" };
+        let problem = AnthropicDecode::new().frame(frame, &mut out).expect_err("an error");
+        assert!(problem.text.contains("upstream went away"), "{}", problem.text);
+    }
+
+    #[test]
+    fn blocks_that_never_end_are_bounded() {
+        let mut decode = AnthropicDecode::new();
+        let mut out = Vec::new();
+        let found = (0..=u32::try_from(BLOCKS).expect("small")).find_map(|index| {
+            let data = block(index, r#"{"type":"new"}"#);
+            decode.frame(Frame { name: "", data: &data }, &mut out).err()
+        });
+        assert_eq!(found.map(|problem| problem.reason), Some(Reason::TooLarge));
     }
 }

@@ -249,3 +249,61 @@ pub(crate) fn add_bounded(text: &mut String, piece: &str) {
 pub(crate) fn cut(what: &str) -> Problem {
     Problem::new(Reason::Cut, format!("the stream ended before the reply did ({what})"))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(scheme: Scheme, chunks: &[&[u8]]) -> (Vec<ModelEvent>, Result<(), Problem>) {
+        let mut decoder = Decoder::new(scheme);
+        let mut out = Vec::new();
+        let pushed = chunks.iter().try_for_each(|chunk| decoder.push(chunk, &mut out));
+        let result = pushed.and_then(|()| decoder.finish(&mut out));
+        (out, result)
+    }
+
+    #[test]
+    fn an_answer_has_no_more_blocks_and_bytes_than_it_may() {
+        let event = "data: {\"type\":\"content_block_start\",\"content_block\":{\"type\":\"text\"}}\n\n\
+                     data: {\"type\":\"content_block_stop\"}\n\n";
+        let body = event.repeat(BLOCKS + 1);
+        let (_, result) = read(Scheme::Anthropic, &[body.as_bytes()]);
+        assert_eq!(result.map_err(|problem| problem.reason), Err(Reason::TooLarge));
+
+        let piece = format!("data: {{\"type\":\"ping\",\"x\":\"{}\"}}\n\n", "x".repeat(16 * 1024 * 1024));
+        let mut decoder = Decoder::new(Scheme::Anthropic);
+        let mut out = Vec::new();
+        let problem =
+            (0..20).find_map(|_| decoder.push(piece.as_bytes(), &mut out).err()).expect("too large");
+        assert_eq!(problem.reason, Reason::TooLarge);
+        assert_eq!(decoder.push(b"data: {}\n\n", &mut out), Err(problem), "what failed has failed");
+    }
+
+    #[test]
+    fn what_is_wrong_behind_the_end_is_not_seen() {
+        let body = b"data: {\"type\":\"message_delta\",\"delta\":{\"stop_reason\":\"end_turn\"}}\n\n\
+                     data: {\"type\":\"message_stop\"}\n\ndata: \xff{\n\n";
+        for chunks in [vec![body.as_slice()], body.chunks(1).collect()] {
+            let (events, result) = read(Scheme::Anthropic, &chunks);
+            assert_eq!(result, Ok(()));
+            assert!(matches!(events.last(), Some(ModelEvent::Done { .. })));
+        }
+    }
+
+    #[test]
+    fn what_is_no_answer_is_a_problem() {
+        for (body, reason, said) in [
+            ("", Reason::Cut, "empty"),
+            ("<html>Sign in</html>", Reason::Malformed, "Sign in"),
+            ("{\"content\":[", Reason::Cut, "content"),
+            ("{\"content\":}", Reason::Malformed, "content"),
+            ("data: {\"type\":\"mess", Reason::Cut, "mess"),
+            ("data: {\"type\":\"mess\n\n", Reason::Malformed, "mess"),
+        ] {
+            let (events, result) = read(Scheme::Anthropic, &[body.as_bytes()]);
+            let problem = result.expect_err(body);
+            assert_eq!((problem.reason, events.len()), (reason, 0), "{body}");
+            assert!(problem.text.contains(said), "{body}: {}", problem.text);
+        }
+    }
+}

@@ -28,6 +28,8 @@ pub(crate) enum Part {
     /// The reasoning itself, where a model shows it.
     Raw(u64),
     Arguments,
+    /// A part of a kind that we do not know.
+    Unknown(u64),
 }
 
 /// All items of one response, in the order in which they were seen.
@@ -44,9 +46,13 @@ pub(crate) struct Output {
 struct Item {
     index: Option<u64>,
     id: Option<String>,
+    /// As it is on the wire; ours may differ, because ours are unique.
     call_id: Option<String>,
     kind: ItemKind,
+    /// Arguments that came with the announcement; they count if no others come.
+    given: Option<String>,
     parts: Vec<(Part, Said)>,
+    announced: bool,
     finished: bool,
 }
 
@@ -110,7 +116,8 @@ impl Output {
 
     /// A piece of a part.
     pub(crate) fn piece(&mut self, place: Place<'_>, part: Part, piece: &str, out: &mut Vec<ModelEvent>) {
-        let at = match self.find(place) {
+        let open = self.find(place, &part.owner()).filter(|at| !self.is_finished(*at));
+        let at = match open {
             Some(at) => at,
             // A call without a name cannot begin; its arguments come again with its item.
             None if part == Part::Arguments => return,
@@ -128,7 +135,7 @@ impl Output {
         out: &mut Vec<ModelEvent>,
     ) {
         let Some(whole) = whole else { return };
-        let at = match self.find(place) {
+        let at = match self.find(place, &part.owner()) {
             Some(at) => at,
             None if part == Part::Arguments => return,
             None => self.enter(place, part.owner()),
@@ -136,7 +143,7 @@ impl Output {
         self.say_rest(at, part, &whole, out);
     }
 
-    /// A content part is complete.
+    /// A content part is complete. Its block ends with its item, which may know more.
     pub(crate) fn part_done(
         &mut self,
         place: Place<'_>,
@@ -144,7 +151,7 @@ impl Output {
         part: &Value,
         out: &mut Vec<ModelEvent>,
     ) {
-        let at = match self.find(place) {
+        let at = match self.find(place, &ItemKind::Message) {
             Some(at) => at,
             None => self.enter(place, ItemKind::Message),
         };
@@ -153,26 +160,36 @@ impl Output {
         }
     }
 
-    /// An item begins.
+    /// An item begins. One that stands at the same place is another, unless it has the same id or nobody announced it:
+    /// some servers give all items the same place.
     pub(crate) fn added(&mut self, place: Place<'_>, item: &Value, out: &mut Vec<ModelEvent>) {
-        let id = text_field(item, "id");
-        let place = Place { id: id.or(place.id), ..place };
-        // The same place said twice is the same item.
-        let at = match self.find(place) {
-            Some(at) => at,
-            None => self.enter(place, ItemKind::of(item)),
-        };
+        let place = Place { id: text_field(item, "id").or(place.id), ..place };
+        let kind = ItemKind::of(item);
+        let known = self.find(place, &kind).filter(|at| {
+            self.items.get(*at).is_some_and(|seen| {
+                !seen.finished
+                    && seen.kind == kind
+                    && (!seen.announced || (seen.id.is_some() && seen.id.as_deref() == place.id))
+            })
+        });
+        let at = known.unwrap_or_else(|| self.enter(place, kind));
+        if let Some(seen) = self.items.get_mut(at) {
+            seen.announced = true;
+            seen.given = arguments(item);
+        }
         self.call_begins(at, item, out);
     }
 
     /// An item is complete, or as complete as it gets (`whole` = false: the response was cut off).
     pub(crate) fn done(&mut self, place: Place<'_>, item: &Value, whole: bool, out: &mut Vec<ModelEvent>) {
-        let id = text_field(item, "id");
-        let place = Place { id: place.id.or(id), ..place };
-        let at = match self.find(place) {
-            Some(at) => at,
-            None => self.enter(place, ItemKind::of(item)),
-        };
+        let place = Place { id: text_field(item, "id").or(place.id), ..place };
+        let kind = ItemKind::of(item);
+        let open = self.find(place, &kind).filter(|at| {
+            self.items
+                .get(*at)
+                .is_some_and(|seen| seen.kind == kind && (!seen.finished || seen.id.as_deref() == place.id))
+        });
+        let at = open.unwrap_or_else(|| self.enter(place, kind));
         self.finish(at, item, whole, out);
     }
 
@@ -213,11 +230,28 @@ impl Output {
             .map(|(at, _)| at)
     }
 
-    fn find(&self, place: Place<'_>) -> Option<usize> {
+    /// The item that an event belongs to: by place and id, by place alone (ids change between events on some servers),
+    /// by id alone, or the last open one of its kind.
+    fn find(&self, place: Place<'_>, kind: &ItemKind) -> Option<usize> {
+        let last = |is: &dyn Fn(&Item) -> bool| self.items.iter().rposition(is);
+        let id = place.id.filter(|id| !id.is_empty());
+        let same_id = |item: &Item| id.is_some() && item.id.as_deref() == id;
         match place.index {
-            Some(index) => self.items.iter().rposition(|item| item.index == Some(index)),
-            None => self.items.iter().rposition(|item| item.id.is_some() && item.id.as_deref() == place.id),
+            Some(_) => last(&|item| item.index == place.index && same_id(item))
+                .or_else(|| last(&|item| item.index == place.index))
+                .or_else(|| last(&|item| item.index.is_none() && same_id(item))),
+            None if id.is_some() => last(&same_id),
+            None => last(&|item| !item.finished && item.kind == *kind),
         }
+    }
+
+    fn is_finished(&self, at: usize) -> bool {
+        self.items.get(at).is_some_and(|item| item.finished)
+    }
+
+    /// How many items there are; whoever feeds us bounds it.
+    pub(crate) fn len(&self) -> usize {
+        self.items.len()
     }
 
     fn enter(&mut self, place: Place<'_>, kind: ItemKind) -> usize {
@@ -227,7 +261,9 @@ impl Output {
             id: place.id.map(str::to_owned),
             call_id: None,
             kind,
+            given: None,
             parts: Vec::new(),
+            announced: false,
             finished: false,
         });
         self.items.len() - 1
@@ -235,12 +271,13 @@ impl Output {
 
     fn call_begins(&mut self, at: usize, item: &Value, out: &mut Vec<ModelEvent>) {
         let Some(seen) = self.items.get_mut(at) else { return };
-        if seen.kind != ItemKind::Call || seen.call_id.is_some() {
+        if seen.kind != ItemKind::Call || self.blocks.is_open(&(at, 0)) {
             return;
         }
         let Some(name) = text_field(item, "name") else { return };
-        let id = self.ids.take(text_field(item, "call_id").or_else(|| text_field(item, "id")));
-        seen.call_id = Some(id.clone());
+        let call_id = text_field(item, "call_id").or_else(|| text_field(item, "id"));
+        seen.call_id = call_id.map(str::to_owned);
+        let id = self.ids.take(call_id);
         self.blocks.start((at, 0), BlockKind::ToolCall { id, name: name.to_owned() }, out);
     }
 
@@ -272,7 +309,7 @@ impl Output {
                 Part::Summary(_) | Part::Raw(_) => {
                     self.blocks.delta(&key, "\n\n", out);
                 }
-                Part::Arguments => {}
+                Part::Arguments | Part::Unknown(_) => {}
             }
         }
         if let Some((_, said)) = item.parts.iter_mut().find(|(seen, _)| *seen == part)
@@ -302,9 +339,20 @@ impl Output {
                 let whole = text_field(part, "refusal").unwrap_or_default();
                 self.say_rest(at, Part::Refusal(index), whole, out);
             }
-            _ => {}
+            kind => self.unknown_part(at, index, kind, part, out),
         }
-        self.blocks.stop(&(at, index), out);
+    }
+
+    fn unknown_part(&mut self, at: usize, index: u64, kind: &str, part: &Value, out: &mut Vec<ModelEvent>) {
+        let Some(item) = self.items.get_mut(at) else { return };
+        if item.finished || item.parts.iter().any(|(seen, _)| *seen == Part::Unknown(index)) {
+            return;
+        }
+        item.parts.push((Part::Unknown(index), Said::NOTHING));
+        self.unknown += 1;
+        let mut text = String::new();
+        readable(part, &mut text);
+        out.push(ModelEvent::Unknown { kind: kind.to_owned(), text });
     }
 
     fn finish(&mut self, at: usize, item: &Value, whole: bool, out: &mut Vec<ModelEvent>) {
@@ -371,15 +419,26 @@ impl Output {
 
     fn finish_call(&mut self, at: usize, item: &Value, whole: bool, out: &mut Vec<ModelEvent>) {
         self.call_begins(at, item, out);
-        if let Some(arguments) = text_field(item, "arguments") {
-            self.say_rest(at, Part::Arguments, arguments, out);
+        if let Some(arguments) = arguments(item) {
+            self.say_rest(at, Part::Arguments, &arguments, out);
         }
         let cut_off = item.get("status").and_then(Value::as_str) == Some("incomplete");
-        let bare = self.items.get(at).is_some_and(|seen| seen.parts.is_empty());
-        if bare && whole && !cut_off {
-            self.say(at, Part::Arguments, "{}", out);
+        let bare = self.items.get_mut(at).filter(|seen| seen.parts.is_empty());
+        if let Some(bare) = bare {
+            let given = bare.given.take();
+            let none = || if whole && !cut_off { "{}" } else { "" }.to_owned();
+            self.say(at, Part::Arguments, &given.unwrap_or_else(none), out);
         }
         self.blocks.stop(&(at, 0), out);
+    }
+}
+
+/// The arguments of a call: a text by the published format, sometimes an object. Empty ones are none.
+fn arguments(item: &Value) -> Option<String> {
+    match item.get("arguments")? {
+        Value::String(text) => Some(text.clone()).filter(|text| !text.is_empty()),
+        Value::Object(fields) if !fields.is_empty() => Some(Value::Object(fields.clone()).to_string()),
+        _ => None,
     }
 }
 
@@ -394,7 +453,7 @@ impl Item {
                     Part::Text(index) | Part::Raw(index) => (&content, *index, "text"),
                     Part::Refusal(index) => (&content, *index, "refusal"),
                     Part::Summary(index) => (&summary, *index, "text"),
-                    Part::Arguments => return false,
+                    Part::Arguments | Part::Unknown(_) => return false,
                 };
                 let whole = usize::try_from(index).ok().and_then(|index| list.get(index));
                 whole.and_then(|part| text_field(part, field)).is_some_and(|whole| said.rest(whole).is_some())
@@ -406,14 +465,14 @@ impl Part {
     /// Which part of its item's blocks this belongs to.
     fn block(self) -> u64 {
         match self {
-            Part::Text(index) | Part::Refusal(index) => index,
+            Part::Text(index) | Part::Refusal(index) | Part::Unknown(index) => index,
             Part::Summary(_) | Part::Raw(_) | Part::Arguments => 0,
         }
     }
 
     fn owner(self) -> ItemKind {
         match self {
-            Part::Text(_) | Part::Refusal(_) => ItemKind::Message,
+            Part::Text(_) | Part::Refusal(_) | Part::Unknown(_) => ItemKind::Message,
             Part::Summary(_) | Part::Raw(_) => ItemKind::Reasoning,
             Part::Arguments => ItemKind::Call,
         }

@@ -14,8 +14,8 @@ use serde_json::value::RawValue;
 
 use super::loose::{Count, Object};
 use super::output::{Output, Part, Place};
-use super::wire::Kind;
-use super::{Decode, Frame, cut, parse, parse_body};
+use super::wire::odd;
+use super::{BLOCKS, Decode, Frame, cut, parse, parse_body, too_many};
 use crate::classify;
 use crate::problem::{Problem, Reason};
 use crate::settings::Scheme;
@@ -44,6 +44,8 @@ struct Event<'a> {
     part: Option<&'a RawValue>,
     #[serde(borrow)]
     response: Option<&'a RawValue>,
+    #[serde(borrow)]
+    error: Option<&'a RawValue>,
 }
 
 /// A response: the last event's, or the whole body.
@@ -143,15 +145,19 @@ impl ResponsesDecode {
             "response.output_item.done" => output.done(place, &raw(frame, event.item)?, true, out),
             "response.completed" | "response.incomplete" | "response.failed" | "response.cancelled" => {
                 let mut response: Response = raw(frame, event.response)?;
-                // The event's own name says how it ended, if the response does not.
-                response.status.get_or_insert_with(|| kind.trim_start_matches("response.").to_owned());
+                // The event's own name says how it ended, if the response does not, or still has the word that it had
+                // when it began.
+                if !response.status.as_deref().is_some_and(|status| ENDS.contains(&status)) {
+                    response.status = Some(kind.trim_start_matches("response.").to_owned());
+                }
                 self.response_ended(&response, out)?;
             }
             "error" => return Err(failed(&parse(frame)?)),
             _ if SILENT.contains(&kind) => {}
+            _ if event.error.is_some() => return Err(failed(&parse(frame)?)),
             _ => self.unknown += 1,
         }
-        Ok(())
+        if self.output.len() > BLOCKS { Err(too_many()) } else { Ok(()) }
     }
 }
 
@@ -167,17 +173,8 @@ impl Decode for ResponsesDecode {
                 self.event(kind, event, frame, out)
             }
             Err(problem) => {
-                // An event that we do not know may have any shape.
-                let Kind { kind } = parse(frame)?;
-                let kind = if kind.is_empty() { frame.name } else { &*kind };
-                if kind == "error" {
-                    return Err(failed(&parse(frame)?));
-                }
-                if READ.contains(&kind) {
-                    return Err(problem);
-                }
                 self.unknown += 1;
-                Ok(())
+                odd(frame, problem, &READ, Scheme::OpenaiResponses)
             }
         }
     }
@@ -198,6 +195,9 @@ impl Decode for ResponsesDecode {
         self.unknown + self.output.unknown()
     }
 }
+
+/// How a response may have ended.
+const ENDS: [&str; 4] = ["completed", "incomplete", "failed", "cancelled"];
 
 /// Events that say nothing that others do not say.
 const SILENT: [&str; 10] = [
@@ -408,5 +408,92 @@ mod tests {
         let tokens =
             TokenUsage { input: 40, output: 20, cache_read: 60, cache_write: 0, cost_usd: Some(0.5) };
         assert!(told(&[&end]).events.contains(&ModelEvent::Usage(tokens)));
+    }
+
+    /// Servers that give every item the same place, or none, or other ids each time.
+    #[test]
+    fn items_are_told_apart_whatever_names_them() {
+        let call = |event: &str, index: &str, id: &str| {
+            format!(
+                r#"{{"type":"response.output_item.{event}",{index}"item":{{"type":"function_call","id":"{id}","call_id":"c_{id}","name":"Read","arguments":"{{\"id\":\"{id}\"}}"}}}}"#
+            )
+        };
+        let zero = r#""output_index":0,"#;
+        for events in [
+            vec![
+                call("added", zero, "x"),
+                call("done", zero, "x"),
+                call("added", zero, "y"),
+                call("done", zero, "y"),
+            ],
+            vec![
+                call("added", zero, "x"),
+                call("added", zero, "y"),
+                call("done", zero, "x"),
+                call("done", zero, "y"),
+            ],
+            vec![call("done", zero, "x"), call("done", zero, "y")],
+            vec![
+                call("added", "", "x"),
+                call("added", "", "y"),
+                call("done", "", "y"),
+                call("done", "", "x"),
+            ],
+            // Only announced: what was announced counts.
+            vec![call("added", "", "x"), call("added", "", "y")],
+        ] {
+            let events: Vec<&str> = events.iter().map(String::as_str).chain([EMPTY]).collect();
+            let told = told(&events);
+            let mut calls: Vec<(String, String)> =
+                told.calls().into_iter().map(|call| (call.0, call.2)).collect();
+            calls.sort();
+            let wanted = ["x", "y"].map(|id| (format!("c_{id}"), format!(r#"{{"id":"{id}"}}"#)));
+            assert_eq!(calls, wanted, "{events:#?}");
+        }
+        let bare = r#"{"type":"response.output_text.delta","delta":"hi"}"#;
+        assert_eq!(told(&[bare, bare, EMPTY]).texts(), ["hihi"]);
+    }
+
+    #[test]
+    fn two_calls_with_one_id_stay_two() {
+        let call = r#"{"type":"function_call","call_id":"c","name":"Read","arguments":"{}"}"#;
+        let done = |index: u32| {
+            format!(r#"{{"type":"response.output_item.done","output_index":{index},"item":{call}}}"#)
+        };
+        let end = format!(r#"{{"type":"response.completed","response":{{"output":[{call},{call}]}}}}"#);
+        let told = told(&[&done(0), &done(1), &end]);
+        let ids: Vec<String> = told.calls().into_iter().map(|call| call.0).collect();
+        assert_eq!(ids.len(), 2, "{ids:?}");
+        assert_ne!(ids[0], ids[1]);
+    }
+
+    #[test]
+    fn parts_of_other_kinds_are_named_once() {
+        let part = r#"{"type":"hologram","text":"shiny"}"#;
+        let done = format!(
+            r#"{{"type":"response.content_part.done","output_index":0,"content_index":0,"part":{part}}}"#
+        );
+        let item = format!(
+            r#"{{"type":"response.output_item.done","output_index":0,"item":{{"type":"message","content":[{part}]}}}}"#
+        );
+        let told = told(&[&done, &item, EMPTY]);
+        let named = ModelEvent::Unknown { kind: "hologram".into(), text: "shiny".into() };
+        assert_eq!(told.events.iter().filter(|event| **event == named).count(), 1);
+        assert_eq!(told.unknown, 1);
+    }
+
+    #[test]
+    fn errors_have_many_shapes() {
+        for error in [
+            r#"{"error":{"message":"it broke","code":"server_error"}}"#,
+            r#"{"type":"error","error":{"message":"it broke"},"item":7,"delta":{}}"#,
+            r#"{"type":"error","message":"it broke"}"#,
+        ] {
+            let problem = told(&[ITEM, error]).result.expect_err(error);
+            assert_eq!(problem.reason, Reason::Server, "{error}");
+            assert!(problem.text.contains("it broke"), "{}", problem.text);
+        }
+        let late = r#"{"type":"response.completed","response":{"status":"in_progress","output":[]}}"#;
+        assert_eq!(told(&[ITEM, late]).stop(), Some(&StopReason::EndTurn));
     }
 }

@@ -5,36 +5,60 @@
 //! Invariant: two calls of a reply never have the same id (test below).
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 
 use serde::Deserialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 
-use super::add_bounded;
+use super::{Frame, add_bounded, parse, preview};
+use crate::classify;
+use crate::problem::Problem;
+use crate::settings::Scheme;
 
-/// Only what sort of event it is; the rest may be anything.
+/// Only what sort of event it is, and whether it is an error; the rest may be anything.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Kind<'a> {
     #[serde(borrow, rename = "type", default)]
     pub(crate) kind: Cow<'a, str>,
+    #[serde(default)]
+    pub(crate) error: Value,
+}
+
+/// An event that could not be read in the shape of those that we know (`known`): `problem` says why. It may be an error,
+/// which has all sorts of shapes, or an event of a new kind, which may have any; else it is broken.
+pub(crate) fn odd(frame: Frame<'_>, problem: Problem, known: &[&str], scheme: Scheme) -> Result<(), Problem> {
+    let Ok(Kind { kind, error }) = parse(frame) else {
+        if frame.name == "error" {
+            let said = Value::String(preview(frame.data));
+            return Err(classify::from_error_json(scheme, None, &json!({ "error": { "message": said } })));
+        }
+        return Err(problem);
+    };
+    let kind = if kind.is_empty() { frame.name } else { &*kind };
+    if kind == "error" || !error.is_null() {
+        return Err(classify::from_error_json(scheme, None, &parse(frame)?));
+    }
+    if known.contains(&kind) { Err(problem) } else { Ok(()) }
 }
 
 /// The ids of the calls of one reply.
 #[derive(Debug, Default)]
 pub(crate) struct CallIds {
-    taken: Vec<String>,
+    /// Each with how often it was asked for.
+    taken: BTreeMap<String, u64>,
 }
 
 impl CallIds {
     /// The provider's id if it gave one that is new, else one of ours.
     pub(crate) fn take(&mut self, given: Option<&str>) -> String {
-        let given = given.filter(|id| !id.is_empty());
-        let mut id = given.map_or_else(|| format!("call_{}", self.taken.len()), str::to_owned);
-        let mut copies = 1;
-        while self.taken.contains(&id) {
-            copies += 1;
-            id = format!("{}_{copies}", given.unwrap_or("call"));
+        let given = given.filter(|id| !id.is_empty()).unwrap_or("call");
+        let mut id = given.to_owned();
+        while self.taken.contains_key(&id) {
+            let asked = self.taken.entry(given.to_owned()).or_default();
+            *asked += 1;
+            id = format!("{given}_{asked}");
         }
-        self.taken.push(id.clone());
+        self.taken.insert(id.clone(), 1);
         id
     }
 
@@ -88,7 +112,18 @@ mod tests {
     #[test]
     fn ids_are_unique() {
         let mut ids = CallIds::default();
-        let given = [Some("a"), None, Some("a"), Some(""), Some("call_3"), None, Some("a_2")];
+        let given = [
+            Some("a"),
+            None,
+            Some("a"),
+            Some(""),
+            Some("call_3"),
+            None,
+            Some("a_2"),
+            Some("a"),
+            Some("a"),
+            None,
+        ];
         let taken: Vec<String> = given.into_iter().map(|id| ids.take(id)).collect();
         let mut distinct = taken.clone();
         distinct.sort();
