@@ -73,7 +73,7 @@ impl Keys {
         match (&self.refused, self.find(lookup)) {
             (Some(why), _) => format!("not sent: {why}"),
             (None, Ok(Some(found))) => format!("from {}", found.from),
-            (None, Ok(None)) => "missing".to_owned(),
+            (None, Ok(None)) => format!("missing: not in {}", places(lookup)),
             (None, Err(e)) => format!("missing: {e}"),
         }
     }
@@ -117,6 +117,15 @@ pub(crate) fn lookup(provider: &str, places: &KeyPlaces, around: &Around) -> Loo
         stored: around.config_dir.is_some().then(|| provider.to_owned()),
         keyring: places.keyring.clone(),
     }
+}
+
+/// Where a key was looked for, for people.
+fn places(lookup: &Lookup) -> String {
+    let variables = lookup.env.iter().cloned();
+    let file = lookup.file.iter().map(|file| file.display().to_string());
+    let stored = lookup.stored.iter().map(|provider| format!("`minke login {provider}`"));
+    let keyring = lookup.keyring.iter().map(|name| format!("the keyring entry {name:?}"));
+    variables.chain(file).chain(stored).chain(keyring).collect::<Vec<_>>().join(", ")
 }
 
 /// A file as somebody writes it: absolute, from the home directory, or beside the catalog files.

@@ -282,7 +282,8 @@ fn a_missing_key_is_no_reason_not_to_open_a_pod() {
     for words in ["openrouter", "OPENROUTER_API_KEY", "minke login openrouter"] {
         assert!(missing.contains(words), "{missing}");
     }
-    assert_eq!(origin(&World::new().resolve("openai/gpt-5"), "key").0, "missing");
+    let (shown, _) = origin(&World::new().resolve("openai/gpt-5"), "key");
+    assert_eq!(shown, "missing: not in OPENAI_API_KEY, `minke login openai`");
     assert_eq!(World::new().resolve("ollama/x").missing_key, None);
 }
 

@@ -71,3 +71,8 @@ fn the_examples_of_the_sessions_page_are_true() {
 fn the_examples_of_the_page_on_keys_are_true() {
     check_page("secrets.md");
 }
+
+#[test]
+fn the_examples_of_the_page_on_providers_are_true() {
+    check_page("providers.md");
+}
