@@ -186,6 +186,23 @@ fn a_key_that_is_typed_is_not_shown() {
     assert_eq!(fs::read_to_string(stored(&world, "groq")).unwrap().trim(), KEY);
 }
 
+#[test]
+fn what_looks_like_a_key_is_masked_or_told() {
+    let world = World::new();
+    // In two halves, so that no scanner takes it for somebody's.
+    let key = format!("ghp_{}", "1A2b3C4d5E6f7G8h9I0jK1l2M3n4O5p6Q7r8");
+    world.write("tell.toml", &format!("[[turn]]\ntext = \"it is {key} I think\"\n"));
+    let done = world.run(&["exec", "--name", "told", "--model", "scripted:tell.toml", "which key?"]);
+    assert_eq!(done.code, Some(0), "{done:?}");
+    let lines = world.run(&["log", "export", "told"]);
+    assert!(lines.out.contains(&key) && lines.err.contains("look as if they held a key ("), "{lines:?}");
+    let page = world.run(&["log", "export", "told", "--format", "markdown"]);
+    assert!(page.out.contains("it is [key ghp_…] I think") && !page.out.contains(&key), "{page:?}");
+    world.run(&["exec", "--name", "plain", "--model", "scripted:demo", "hello"]);
+    let lines = world.run(&["log", "export", "plain"]);
+    assert!(!lines.err.contains("held a key"), "{lines:?}");
+}
+
 #[cfg(target_os = "linux")]
 #[test]
 fn no_process_of_ours_leaves_a_core_file() {
