@@ -10,6 +10,7 @@ mod blocks;
 mod chat;
 mod frame;
 mod gemini;
+mod items;
 mod loose;
 mod output;
 mod responses;
