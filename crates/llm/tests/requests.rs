@@ -64,11 +64,7 @@ fn the_validators_refuse_what_is_broken() {
 #[test]
 fn any_history_gives_a_request_that_its_scheme_takes() {
     for scheme in SCHEMES {
-        let mut runner = TestRunner::new(ProptestConfig {
-            cases: CASES,
-            failure_persistence: None,
-            ..ProptestConfig::default()
-        });
+        let mut runner = runner(CASES);
         let verdict = runner.run(&histories::prompts(scheme), |(prompt, settings)| {
             let request = build(&prompt, &settings);
             let request = request.map_err(|problem| TestCaseError::fail(format!("{problem:?}")))?;
@@ -79,6 +75,41 @@ fn any_history_gives_a_request_that_its_scheme_takes() {
             panic!("{scheme:?}: {e}");
         }
     }
+}
+
+/// A provider's cache knows a request by its beginning: what was sent once is sent again byte by byte, marks apart.
+#[test]
+fn a_longer_history_begins_with_the_shorter_one() {
+    for scheme in SCHEMES {
+        let mut runner = runner(CASES / 4);
+        let verdict = runner.run(&histories::prompts(scheme), |(prompt, settings)| {
+            let mut longer = prompt.clone();
+            longer.items.extend([Item::assistant("So."), Item::user("And?")].map(Arc::new));
+            let (short, long) = (told(&prompt, &settings), told(&longer, &settings));
+            prop_assert!(long.len() == short.len() + 2);
+            prop_assert_eq!(&long[..short.len()], &short[..]);
+            Ok(())
+        });
+        if let Err(e) = verdict {
+            panic!("{scheme:?}: {e}");
+        }
+    }
+}
+
+fn runner(cases: u32) -> TestRunner {
+    TestRunner::new(ProptestConfig { cases, failure_persistence: None, ..ProptestConfig::default() })
+}
+
+/// The messages of a request as they are written, without marks.
+fn told(prompt: &minke_model::Prompt, settings: &minke_llm::Settings) -> Vec<String> {
+    let mut request = built(prompt, settings);
+    let key = ["messages", "input", "contents"].into_iter().find(|key| request.get(*key).is_some()).unwrap();
+    for message in request[key].as_array_mut().unwrap() {
+        for block in message["content"].as_array_mut().into_iter().flatten() {
+            block.as_object_mut().unwrap().shift_remove("cache_control");
+        }
+    }
+    request[key].as_array().unwrap().iter().map(Value::to_string).collect()
 }
 
 #[test]

@@ -5,7 +5,7 @@
 
 use std::borrow::Cow;
 
-use minke_model::{Effort, Prompt};
+use minke_model::{Effort, Prompt, Reasoning};
 use minke_record::ToolSpec;
 use serde::Serialize;
 use serde_json::Value;
@@ -202,11 +202,17 @@ fn thinking(
         // Without `display` newer models keep their thoughts to themselves.
         return (Some(Thinking::Adaptive { display: "summarized" }), Some(OutputConfig { effort }));
     }
-    let room = max_tokens.saturating_sub(LEAST_ANSWER);
-    if room < LEAST_BUDGET || !may_think(turns) {
+    let budget_tokens = match wanted {
+        // Somebody counted: what the API takes is taken as it is.
+        Reasoning::Budget(tokens) if (LEAST_BUDGET..max_tokens).contains(&tokens) => tokens,
+        Reasoning::Budget(_) | Reasoning::Effort(_) => {
+            budget(wanted).max(LEAST_BUDGET).min(max_tokens.saturating_sub(LEAST_ANSWER))
+        }
+    };
+    if budget_tokens < LEAST_BUDGET || !may_think(turns) {
         return (None, None);
     }
-    (Some(Thinking::Enabled { budget_tokens: budget(wanted).clamp(LEAST_BUDGET, room) }), None)
+    (Some(Thinking::Enabled { budget_tokens }), None)
 }
 
 /// Inside a tool loop the API wants to see the thought with which it began. A session that came here in mid-loop has

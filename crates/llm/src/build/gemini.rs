@@ -268,3 +268,45 @@ fn call_part<'a>(call: &'a Call<'a>, thought_signature: Option<&'a str>) -> Part
     let function_call = FunctionCall { id: &call.id, name: &call.name, args: &call.arguments };
     Part::Call { function_call, thought_signature }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::borrow::Cow;
+
+    use super::super::turns::Thought;
+    use super::*;
+
+    fn signed<'a>(text: &'a str, signature: &'a str, encrypted: Option<&'a str>) -> Said<'a> {
+        Said::Thought(Thought { text, summary: &[], signature: Some(signature), encrypted })
+    }
+
+    fn called() -> Said<'static> {
+        let arguments = Arguments::new("{}");
+        Said::Call(Call { id: Cow::Borrowed("1"), name: Cow::Borrowed("Read"), arguments })
+    }
+
+    fn written(said: &[Said<'_>], call_signatures: bool) -> String {
+        serde_json::to_string(&said_parts(said, call_signatures)).unwrap()
+    }
+
+    const CALL: &str = r#"{"functionCall":{"id":"1","name":"Read","args":{}}"#;
+
+    #[test]
+    fn a_signature_goes_back_to_the_part_that_bore_it() {
+        let of_call = [Said::Text("Hm.".into()), signed("", "c2ln", None), called()];
+        let expected = format!(r#"[{{"text":"Hm."}},{CALL},"thoughtSignature":"c2ln"}}]"#);
+        assert_eq!(written(&of_call, true), expected);
+        let of_text = [Said::Text("Hm.".into()), signed("", "c2ln", Some(OWN_PART)), called()];
+        let expected = format!(r#"[{{"text":"Hm."}},{{"text":"","thoughtSignature":"c2ln"}},{CALL}}}]"#);
+        assert_eq!(written(&of_text, false), expected);
+        let of_thought = [signed("Why?", "c2ln", None), Said::Text("So.".into())];
+        let expected = r#"[{"text":"Why?","thought":true,"thoughtSignature":"c2ln"},{"text":"So."}]"#;
+        assert_eq!(written(&of_thought, true), expected);
+    }
+
+    #[test]
+    fn only_the_first_call_without_a_signature_gets_the_placeholder() {
+        let expected = format!(r#"[{CALL},"thoughtSignature":"{NO_SIGNATURE}"}},{CALL}}}]"#);
+        assert_eq!(written(&[called(), called()], true), expected);
+    }
+}

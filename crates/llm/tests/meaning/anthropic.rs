@@ -77,13 +77,18 @@ fn block(reader: &mut Reader, who: Who, block: &Value) -> Read {
     let kind = block["type"].as_str().unwrap_or_default();
     match kind {
         "text" => reader.turn(who).push(Piece::Text(string(&block["text"]))),
-        "thinking" => reader.turn(who).push(Piece::Thought {
-            text: string(&block["thinking"]),
-            summary: Vec::new(),
-            signature: Some(string(&block["signature"])),
-            encrypted: None,
-        }),
-        "redacted_thinking" => reader.turn(who).push(Piece::Thought {
+        "thinking" => match block["signature"].as_str().filter(|signature| !signature.is_empty()) {
+            Some(signature) => reader.thought(Piece::Thought {
+                text: string(&block["thinking"]),
+                summary: Vec::new(),
+                signature: Some(signature.to_owned()),
+                encrypted: None,
+            }),
+            None => {
+                reader.meaning.ignored.insert("thinking without signature".to_owned());
+            }
+        },
+        "redacted_thinking" => reader.thought(Piece::Thought {
             text: String::new(),
             summary: Vec::new(),
             signature: None,
@@ -99,9 +104,8 @@ fn block(reader: &mut Reader, who: Who, block: &Value) -> Read {
             reader.result(block["tool_use_id"].as_str(), None, text, error)?;
         }
         "image" if block["source"]["type"] == "base64" => {
-            let (media_type, base64) =
-                (string(&block["source"]["media_type"]), string(&block["source"]["data"]));
-            reader.turn(who).push(Piece::Image { media_type, base64 });
+            let source = &block["source"];
+            reader.image(who, &string(&source["media_type"]), &string(&source["data"]))?;
         }
         other => return Err(format!("a block `{other}`, which our history does not have")),
     }

@@ -30,31 +30,24 @@ pub(super) fn read(reader: &mut Reader, request: &Value) -> Read {
 }
 
 fn message(reader: &mut Reader, message: &Value) -> Read {
-    let pieces = content(&message["content"])?;
     match message["role"].as_str() {
         Some(role @ ("system" | "developer")) if reader.meaning.turns.is_empty() => {
             reader.meaning.dialect.system_role = Some(role.to_owned());
-            for piece in pieces {
-                if let Piece::Text(text) = piece {
-                    reader.meaning.system.push(text);
-                }
-            }
+            let text = texts(&message["content"])?;
+            reader.meaning.system.push(text);
         }
-        Some("user") => reader.turn(Who::User).extend(pieces),
+        Some("user") => content(reader, Who::User, &message["content"])?,
         Some("assistant") => {
+            reader.turn(Who::Assistant);
             thoughts(reader, message);
-            reader.turn(Who::Assistant).extend(pieces);
+            content(reader, Who::Assistant, &message["content"])?;
             for call in message["tool_calls"].as_array().map(Vec::as_slice).unwrap_or_default() {
                 let function = &call["function"];
                 reader.call(&string(&call["id"]), &string(&function["name"]), parsed(&function["arguments"]));
             }
         }
         Some("tool") => {
-            let text = pieces.into_iter().map(|piece| match piece {
-                Piece::Text(text) => Ok(text),
-                other => Err(format!("{other:?} inside a result")),
-            });
-            let text = text.collect::<Read<Vec<_>>>()?.join("\n");
+            let text = texts(&message["content"])?;
             reader.result(message["tool_call_id"].as_str(), None, text, false)?;
         }
         other => return Err(format!("a message of {other:?} in mid-history")),
@@ -73,49 +66,63 @@ fn message(reader: &mut Reader, message: &Value) -> Read {
 }
 
 fn thoughts(reader: &mut Reader, message: &Value) {
-    for field in ["reasoning_content", "reasoning"] {
-        if let Some(text) = message[field].as_str() {
-            reader.meaning.dialect.reasoning_field = Some(field.to_owned());
-            if !text.is_empty() {
-                let (text, summary) = (text.to_owned(), Vec::new());
-                reader.turn(Who::Assistant).push(Piece::Thought {
-                    text,
-                    summary,
-                    signature: None,
-                    encrypted: None,
-                });
-            }
-        }
-    }
+    let thought = |text: &str, encrypted| Piece::Thought {
+        text: text.to_owned(),
+        summary: Vec::new(),
+        signature: None,
+        encrypted,
+    };
     if let Some(details) = message["reasoning_details"].as_array() {
         reader.meaning.dialect.reasoning_field = Some("reasoning_details".to_owned());
         let mut sorted = Value::Array(details.clone());
         sorted.sort_all_objects();
-        let encrypted = Some(sorted.to_string());
-        let (text, summary) = (String::new(), Vec::new());
-        reader.turn(Who::Assistant).push(Piece::Thought { text, summary, signature: None, encrypted });
+        reader.thought(thought("", Some(sorted.to_string())));
+        return;
+    }
+    for field in ["reasoning_content", "reasoning"] {
+        if let Some(text) = message[field].as_str() {
+            reader.meaning.dialect.reasoning_field = Some(field.to_owned());
+            reader.thought(thought(text, None));
+        }
     }
 }
 
-fn content(value: &Value) -> Read<Vec<Piece>> {
+fn content(reader: &mut Reader, who: Who, value: &Value) -> Read {
+    reader.turn(who);
     match value {
-        Value::Null => Ok(Vec::new()),
-        Value::String(text) => Ok(vec![Piece::Text(text.clone())]),
-        parts => list(parts, "content")?
-            .iter()
-            .map(|part| match part["type"].as_str() {
-                Some("text") => Ok(Piece::Text(string(&part["text"]))),
-                Some("image_url") => image(&part["image_url"]["url"]),
-                other => Err(format!("a part {other:?}, which our history does not have")),
-            })
-            .collect(),
+        Value::Null => {}
+        Value::String(text) => reader.turn(who).push(Piece::Text(text.clone())),
+        parts => {
+            for part in list(parts, "content")? {
+                match part["type"].as_str() {
+                    Some("text") => reader.turn(who).push(Piece::Text(string(&part["text"]))),
+                    Some("image_url") => image(reader, who, &part["image_url"]["url"])?,
+                    other => return Err(format!("a part {other:?}, which our history does not have")),
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The texts of a message that has nothing else.
+fn texts(value: &Value) -> Read<String> {
+    match value {
+        Value::Array(parts) => {
+            let text = |part: &Value| match part["type"].as_str() {
+                Some("text") => Ok(string(&part["text"])),
+                other => Err(format!("{other:?} inside a result; ours are texts")),
+            };
+            Ok(parts.iter().map(text).collect::<Read<Vec<_>>>()?.join("\n"))
+        }
+        other => Ok(string(other)),
     }
 }
 
 /// An image in an URL; one that lies elsewhere is not ours to send.
-pub(super) fn image(url: &Value) -> Read<Piece> {
+pub(super) fn image(reader: &mut Reader, who: Who, url: &Value) -> Read {
     let parts =
         url.as_str().and_then(|url| url.strip_prefix("data:")).and_then(|rest| rest.split_once(";base64,"));
-    let (media_type, base64) = parts.ok_or("an image that is not in the request")?;
-    Ok(Piece::Image { media_type: media_type.to_owned(), base64: base64.to_owned() })
+    let (media_type, data) = parts.ok_or("an image that is not in the request")?;
+    reader.image(who, media_type, data)
 }

@@ -7,11 +7,13 @@ use super::{Piece, Read, Reader, Who, list, map, string};
 
 pub(super) fn read(reader: &mut Reader, request: &Value) -> Read {
     let body = map(request, "request")?;
-    for part in request["systemInstruction"]["parts"].as_array().map(Vec::as_slice).unwrap_or_default() {
+    let system = either(body, "systemInstruction", "system_instruction").unwrap_or(&Value::Null);
+    for part in system["parts"].as_array().map(Vec::as_slice).unwrap_or_default() {
         reader.meaning.system.push(string(&part["text"]));
     }
     for tool in body.get("tools").map(|tools| list(tools, "tools")).transpose()?.unwrap_or_default() {
-        match tool["functionDeclarations"].as_array() {
+        let functions = either(map(tool, "tool")?, "functionDeclarations", "function_declarations");
+        match functions.and_then(Value::as_array) {
             Some(functions) => functions.iter().for_each(|function| declaration(reader, function)),
             None => {
                 let names: Vec<_> = map(tool, "tool")?.keys().cloned().collect();
@@ -35,7 +37,8 @@ pub(super) fn read(reader: &mut Reader, request: &Value) -> Read {
             part(reader, who, map(one, "part")?)?;
         }
     }
-    reader.rest(body, "", &["systemInstruction", "tools", "generationConfig", "contents"]);
+    let read = ["systemInstruction", "system_instruction", "tools", "generationConfig", "contents"];
+    reader.rest(body, "", &read);
     Ok(())
 }
 
@@ -79,10 +82,12 @@ fn part(reader: &mut Reader, who: Who, part: &Map<String, Value>) -> Read {
     let signature = either(part, "thoughtSignature", "thought_signature").map(string);
     let is_thought = part.get("thought").and_then(Value::as_bool).unwrap_or(false);
     if let Some(call) = either(part, "functionCall", "function_call") {
+        reader.turn(who);
         if signature.is_some() {
-            reader.turn(who).push(thought(String::new(), signature));
+            reader.thought(thought(String::new(), signature));
         }
-        let args = call.get("args").cloned().unwrap_or_else(|| Value::Object(Map::new()));
+        let args = call.get("args").filter(|args| !args.is_null()).cloned();
+        let args = args.unwrap_or_else(|| Value::Object(Map::new()));
         reader.call(&string(&call["id"]), &string(&call["name"]), args);
     } else if let Some(response) = either(part, "functionResponse", "function_response") {
         if response.get("parts").is_some() {
@@ -96,12 +101,14 @@ fn part(reader: &mut Reader, who: Who, part: &Map<String, Value>) -> Read {
             either(map(data, "inlineData")?, "mimeType", "mime_type").map(string).unwrap_or_default();
         reader.turn(who).push(Piece::Image { media_type, base64: string(&data["data"]) });
     } else if let Some(text) = part.get("text").map(string) {
-        if is_thought {
-            reader.turn(who).push(thought(text, signature));
+        if is_thought && signature.is_none() {
+            reader.meaning.ignored.insert("a thought without signature".to_owned());
+        } else if is_thought {
+            reader.thought(thought(text, signature));
         } else {
             reader.turn(who).push(Piece::Text(text));
             if signature.is_some() {
-                reader.turn(who).push(thought(String::new(), signature));
+                reader.thought(thought(String::new(), signature));
             }
         }
     } else {

@@ -5,12 +5,13 @@
 //! by the call that they answer, with their text and whether they are errors; the bound on the output; how much to
 //! think. Taken as the same: a text as a string or as a list of one; texts of one turn in one piece or in several;
 //! several system messages at the start or one; the order of a JSON object's fields; the ids themselves (a result is
-//! matched by the position of its call); schemas in Gemini's capital letters; signatures of Gemini in
+//! matched by the position of its call); results of one turn in any order, before or after what was said with them; in
+//! a reply, texts before or after its calls (not in Gemini's); a tool without schema and one with an empty schema; schemas in Gemini's capital letters; signatures of Gemini in
 //! either alphabet of base64; blank texts, which nobody reads (we
 //! write `(empty message)` where nothing else is in a message).
 //! Not compared, but counted and printed: every other field that a reader meets (`ignored`). What we cannot say at all
-//! (documents, a provider's own tools in the history, images inside results, an answer begun for the model) makes a
-//! reader give up with the reason.
+//! (documents, a provider's own tools in the history, images inside results, a history that the provider keeps, an answer
+//! begun for the model) makes a reader give up with the reason.
 
 #![allow(dead_code, reason = "each test program uses a part")]
 
@@ -22,9 +23,11 @@ mod responses;
 
 use std::collections::BTreeSet;
 
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
 use minke_llm::Scheme;
 use minke_model::Reasoning;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 #[allow(unused_imports, reason = "each test program uses a part")]
 pub(crate) use prompt::{by, call_id, items, prompt};
@@ -112,14 +115,50 @@ pub(crate) fn read(scheme: Scheme, request: &Value) -> Read<Meaning> {
         Scheme::Gemini => gemini::read(&mut reader, request)?,
         Scheme::Scripted => return Err("scripted has no requests".to_owned()),
     }
+    if reader.answered.contains(&false) {
+        return Err("a call without result".to_owned());
+    }
+    if !reader.calls.is_empty() && reader.meaning.tools.is_empty() {
+        return Err("calls, but no tools".to_owned());
+    }
     let mut meaning = reader.meaning;
     if meaning.turns.last().is_some_and(|turn| turn.who == Who::Assistant) {
         return Err("the answer is begun for the model".to_owned());
     }
-    for turn in &mut meaning.turns {
+    meaning.turns = turns(std::mem::take(&mut meaning.turns), scheme);
+    Ok(meaning)
+}
+
+/// Turns in the form in which they are compared.
+fn turns(read: Vec<Turn>, scheme: Scheme) -> Vec<Turn> {
+    let mut turns: Vec<Turn> = Vec::new();
+    for Turn { who, pieces } in read {
+        let began_earlier = [Piece::Text("(The conversation began earlier.)".to_owned())];
+        if (who == Who::Assistant && tidy(pieces.clone()).is_empty()) || pieces == began_earlier {
+            continue;
+        }
+        match turns.last_mut() {
+            Some(last) if last.who == who => last.pieces.extend(pieces),
+            _ => turns.push(Turn { who, pieces }),
+        }
+    }
+    for turn in &mut turns {
+        match turn.who {
+            Who::User => turn.pieces.sort_by_key(|piece| match piece {
+                Piece::Result { call, .. } => *call,
+                _ => usize::MAX,
+            }),
+            Who::Assistant if scheme == Scheme::Gemini => {}
+            Who::Assistant => put_texts_first(&mut turn.pieces),
+        }
         turn.pieces = tidy(std::mem::take(&mut turn.pieces));
     }
-    Ok(meaning)
+    turns
+}
+
+fn put_texts_first(pieces: &mut [Piece]) {
+    let first = pieces.iter().position(|piece| matches!(piece, Piece::Call { .. })).unwrap_or(pieces.len());
+    pieces[first..].sort_by_key(|piece| !matches!(piece, Piece::Text(_)));
 }
 
 /// Texts that stand together are one; blank ones are none.
@@ -197,11 +236,36 @@ impl Reader {
     }
 
     pub(crate) fn tool(&mut self, name: &Value, description: Option<&Value>, schema: &Value) {
+        let mut schema = if schema.is_object() { schema.clone() } else { json!({}) };
+        if schema.get("type").is_none() {
+            schema["type"] = json!("object");
+        }
         self.meaning.tools.push(Tool {
             name: name.as_str().unwrap_or_default().to_owned(),
             description: description.and_then(Value::as_str).unwrap_or_default().to_owned(),
-            schema: schema.clone(),
+            schema,
         });
+    }
+
+    /// A thought, if it is one that can be sent back: nobody can send what only the provider's store knows.
+    pub(crate) fn thought(&mut self, thought: Piece) {
+        let Piece::Thought { text, signature, encrypted, .. } = &thought else { return };
+        if text.is_empty() && signature.is_none() && encrypted.is_none() {
+            self.meaning.ignored.insert("reasoning without content".to_owned());
+        } else {
+            self.turn(Who::Assistant).push(thought);
+        }
+    }
+
+    /// An image of a type that everybody takes.
+    pub(crate) fn image(&mut self, who: Who, media_type: &str, data: &str) -> Read {
+        if !["image/png", "image/jpeg", "image/webp"].contains(&media_type) {
+            return Err(format!("{media_type}, which our history does not have"));
+        }
+        let base64 = data.replace('-', "+").replace('_', "/");
+        BASE64_STANDARD.decode(&base64).map_err(|e| format!("an image that is not base64: {e}"))?;
+        self.turn(who).push(Piece::Image { media_type: media_type.to_owned(), base64 });
+        Ok(())
     }
 }
 

@@ -1,7 +1,7 @@
 //! Reads requests of the Responses API.
 
 use minke_model::Reasoning;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::{Piece, Read, Reader, Who, list, map, parsed, string};
 
@@ -59,17 +59,21 @@ fn item(reader: &mut Reader, item: &Value) -> Read {
             let text = item["content"].as_array().map_or(String::new(), |parts| {
                 parts.iter().map(|part| string(&part["text"])).collect::<Vec<_>>().join("\n")
             });
-            let encrypted = item["encrypted_content"].as_str().map(str::to_owned);
+            let encrypted =
+                item["encrypted_content"].as_str().filter(|text| !text.is_empty()).map(str::to_owned);
             reader.meaning.dialect.encrypted |= encrypted.is_some();
             reader.meaning.dialect.reasoning_field = Some("reasoning".to_owned());
-            let thought = Piece::Thought { text, summary, signature: None, encrypted };
-            reader.turn(Who::Assistant).push(thought);
+            reader.thought(Piece::Thought { text, summary, signature: None, encrypted });
         }
         "function_call" => {
             reader.call(&string(&item["call_id"]), &string(&item["name"]), parsed(&item["arguments"]));
         }
         "function_call_output" => {
-            reader.result(item["call_id"].as_str(), None, string(&item["output"]), false)?;
+            let text = match &item["output"] {
+                Value::Array(parts) => output(parts)?,
+                other => string(other),
+            };
+            reader.result(item["call_id"].as_str(), None, text, false)?;
         }
         other => return Err(format!("an item `{other}`, which our history does not have")),
     }
@@ -79,32 +83,36 @@ fn item(reader: &mut Reader, item: &Value) -> Read {
     Ok(())
 }
 
+fn output(parts: &[Value]) -> Read<String> {
+    let text = |part: &Value| match part["type"].as_str() {
+        Some("input_text" | "output_text") => Ok(string(&part["text"])),
+        other => Err(format!("{other:?} inside a result; ours are texts")),
+    };
+    Ok(parts.iter().map(text).collect::<Read<Vec<_>>>()?.join("\n"))
+}
+
 fn message(reader: &mut Reader, item: &Value) -> Read {
     let role = item["role"].as_str().unwrap_or_default();
-    let mut pieces = Vec::new();
-    match &item["content"] {
-        Value::String(text) => pieces.push(Piece::Text(text.clone())),
-        parts => {
-            for part in list(parts, "content")? {
-                match part["type"].as_str() {
-                    Some("input_text" | "output_text") => pieces.push(Piece::Text(string(&part["text"]))),
-                    Some("input_image") => pieces.push(super::chat::image(&part["image_url"])?),
-                    other => return Err(format!("a part {other:?}, which our history does not have")),
-                }
+    let who = match role {
+        "system" | "developer" if reader.meaning.turns.is_empty() => None,
+        "assistant" => Some(Who::Assistant),
+        "user" => Some(Who::User),
+        _ => return Err(format!("a message of `{role}` in mid-history")),
+    };
+    let whole = [json!({"type": "input_text", "text": item["content"]})];
+    let parts = if item["content"].is_string() { &whole } else { list(&item["content"], "content")? };
+    for part in parts {
+        match (part["type"].as_str(), who) {
+            (Some("input_text" | "output_text"), None) => reader.meaning.system.push(string(&part["text"])),
+            (Some("input_text" | "output_text"), Some(who)) => {
+                reader.turn(who).push(Piece::Text(string(&part["text"])));
             }
+            (Some("input_image"), Some(who)) => super::chat::image(reader, who, &part["image_url"])?,
+            (other, _) => return Err(format!("a part {other:?}, which our history does not have")),
         }
     }
-    match role {
-        "system" | "developer" if reader.meaning.turns.is_empty() => {
-            for piece in pieces {
-                if let Piece::Text(text) = piece {
-                    reader.meaning.system.push(text);
-                }
-            }
-        }
-        "assistant" => reader.turn(Who::Assistant).extend(pieces),
-        "user" => reader.turn(Who::User).extend(pieces),
-        _ => return Err(format!("a message of `{role}` in mid-history")),
+    if let Some(who) = who {
+        reader.turn(who);
     }
     Ok(())
 }
