@@ -20,7 +20,7 @@ mod sse;
 mod testing;
 mod wire;
 
-use minke_model::ModelEvent;
+use minke_model::{ModelEvent, StopReason};
 use serde::Deserialize;
 
 use crate::problem::{Problem, Reason};
@@ -30,6 +30,9 @@ pub(crate) use gemini::OWN_PART;
 
 /// How much of something unreadable is shown.
 const PREVIEW_CHARS: usize = 200;
+
+/// How much of a provider's own word for something is kept.
+const WORD_CHARS: usize = 100;
 
 /// How much of the text of an unknown block is kept for a person to read.
 pub(crate) const UNKNOWN_BYTES: usize = 4 * 1024;
@@ -177,7 +180,9 @@ impl Bounds {
         frame: Frame<'_>,
         out: &mut Vec<ModelEvent>,
     ) -> Result<(), Problem> {
-        if self.done {
+        let frame = Frame { data: frame.data.trim(), ..frame };
+        // An event without content keeps a connection alive, nothing else.
+        if self.done || frame.data.is_empty() {
             return Ok(());
         }
         self.bytes = self.bytes.saturating_add(frame.data.len() as u64);
@@ -246,6 +251,11 @@ pub(crate) fn add_bounded(text: &mut String, piece: &str) {
     text.push_str(piece.split_at(end).0);
 }
 
+/// A reason to stop that is none of those that we know: the provider's word, bounded.
+pub(crate) fn other_stop(word: &str) -> StopReason {
+    StopReason::from(word.chars().take(WORD_CHARS).collect::<String>().as_str())
+}
+
 /// A `stop` that no decoder can give because nothing came: the words for it.
 pub(crate) fn cut(what: &str) -> Problem {
     Problem::new(Reason::Cut, format!("the stream ended before the reply did ({what})"))
@@ -282,7 +292,7 @@ mod tests {
 
     #[test]
     fn what_is_wrong_behind_the_end_is_not_seen() {
-        let body = b"data: {\"type\":\"message_delta\",\"delta\":{\"stop_reason\":\"end_turn\"}}\n\n\
+        let body = b"data:\n\ndata:  \n\ndata: {\"type\":\"message_delta\",\"delta\":{\"stop_reason\":\"end_turn\"}}\n\n\
                      data: {\"type\":\"message_stop\"}\n\ndata: \xff{\n\n";
         for chunks in [vec![body.as_slice()], body.chunks(1).collect()] {
             let (events, result) = read(Scheme::Anthropic, &chunks);

@@ -15,7 +15,7 @@ use serde_json::value::RawValue;
 use super::loose::{Count, Object};
 use super::output::{Output, Part, Place};
 use super::wire::odd;
-use super::{BLOCKS, Decode, Frame, cut, parse, parse_body, too_many};
+use super::{BLOCKS, Decode, Frame, cut, other_stop, parse, parse_body, too_many};
 use crate::classify;
 use crate::problem::{Problem, Reason};
 use crate::settings::Scheme;
@@ -270,7 +270,7 @@ fn incomplete(response: &Response) -> StopReason {
     let reason = response.incomplete_details.as_ref().and_then(|details| details.reason.as_deref());
     match reason.unwrap_or("incomplete") {
         "max_output_tokens" | "max_tokens" => StopReason::MaxTokens,
-        other => StopReason::from(other),
+        other => other_stop(other),
     }
 }
 
@@ -313,6 +313,13 @@ mod tests {
                 assert_eq!(told(&with_empty).texts(), ["hello"], "{with_empty:#?}");
             }
         }
+    }
+
+    /// What has been shown cannot be taken back; a whole that does not begin with it says nothing more.
+    #[test]
+    fn what_was_said_in_other_words_stays() {
+        let other = PIECE.replace("hel", "hexe");
+        assert_eq!(told(&[&other, TEXT, PART, ITEM, EMPTY]).texts(), ["hexe"]);
     }
 
     /// Places that do not fit and ids that change: the text decides.

@@ -92,13 +92,15 @@ fn read_folder(place: &Path, scheme: Scheme, found: &mut Vec<Fixture>) {
     for path in sorted(place).iter().filter(|path| is_body(path)) {
         let file = path.file_name().and_then(|name| name.to_str()).expect("a name in UTF-8").to_owned();
         let entry = index.as_array().into_iter().flatten().find(|entry| entry["file"] == *file);
-        let status = entry.and_then(|entry| entry["status"].as_u64()).unwrap_or(200);
+        let expected = read_json(&path.with_extension("expected.json"));
+        let status =
+            entry.and_then(|entry| entry["status"].as_u64()).or(expected["error"]["status"].as_u64());
         found.push(Fixture {
             scheme,
             name: format!("{}/{file}", place.file_name().and_then(|name| name.to_str()).unwrap_or_default()),
             body: read(path),
-            status: u16::try_from(status).expect("a status"),
-            expected: read_json(&path.with_extension("expected.json")),
+            status: u16::try_from(status.unwrap_or(200)).expect("a status"),
+            expected,
         });
     }
 }

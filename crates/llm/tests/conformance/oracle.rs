@@ -47,6 +47,10 @@ pub(crate) enum Rule {
     /// The file holds several responses one behind the other, which no server sends as one. Each is read by itself: the
     /// SDK's content must be that of one of them, its stop reason and tokens those of the last.
     SeveralReplies,
+    /// The SDK's result has no place for a refusal; it is compared with the wire.
+    RefusalUnread,
+    /// The SDK does not know where this provider counts its tokens (`x_groq`); they are compared with the wire.
+    UsageElsewhere,
     /// The SDK drops blocks that it does not know; we name them. They must be on the wire.
     UnknownToSdk,
     /// The reply was cut by its length inside a call that had no arguments yet: not a call with empty arguments.
@@ -137,7 +141,7 @@ impl Check<'_> {
 
     fn expected_texts(&self, field: &str) -> Vec<String> {
         let list = self.fixture.expected[field].as_array().cloned().unwrap_or_default();
-        list.iter().filter_map(|text| text.as_str().map(str::to_owned)).collect()
+        list.iter().filter_map(Value::as_str).filter(|text| !text.is_empty()).map(str::to_owned).collect()
     }
 
     /// A stream that broke off: what has an end must be right, the rest is open.
@@ -151,7 +155,12 @@ impl Check<'_> {
         if !(self.broken_off() && text.is_empty()) {
             self.same("text", reply.text(), text);
         }
-        self.same("refusal", reply.refusal(), self.expected("refusal").to_owned());
+        if self.fixture.expected.get("refusal").is_some() {
+            self.same("refusal", reply.refusal(), self.expected("refusal").to_owned());
+        } else if !reply.refusal().is_empty() {
+            self.rule(Rule::RefusalUnread);
+            self.same("refusal", reply.refusal(), wire::refusal(self.fixture));
+        }
         self.thinking();
         let signatures = self.expected_texts("signatures");
         let ours: Vec<String> = match self.fixture.scheme {
@@ -303,6 +312,11 @@ impl Check<'_> {
         if self.broken_off() {
             return; // counted at the end of a stream, which did not come
         }
+        let elsewhere = wire::groq_usage(self.fixture).filter(|_| theirs.is_null());
+        if elsewhere.is_some() {
+            self.rule(Rule::UsageElsewhere);
+        }
+        let theirs = elsewhere.as_ref().unwrap_or(theirs);
         let expected = match self.fixture.scheme {
             _ if theirs.is_null() => TokenUsage::default(),
             Scheme::Anthropic => anthropic_usage(theirs),
@@ -416,9 +430,18 @@ fn stop_reason(fixture: &Fixture, word: &str, ended: StopReason) -> StopReason {
         },
         (Scheme::Gemini, "STOP") => ended,
         (Scheme::Gemini, "MAX_TOKENS") => StopReason::MaxTokens,
-        (Scheme::Gemini, "SAFETY" | "RECITATION" | "BLOCKLIST" | "PROHIBITED_CONTENT" | "SPII") => {
-            StopReason::ContentFilter
-        }
+        (
+            Scheme::Gemini,
+            "SAFETY"
+            | "RECITATION"
+            | "BLOCKLIST"
+            | "PROHIBITED_CONTENT"
+            | "SPII"
+            | "MODEL_ARMOR"
+            | "IMAGE_SAFETY"
+            | "IMAGE_PROHIBITED_CONTENT"
+            | "IMAGE_RECITATION",
+        ) => StopReason::ContentFilter,
         (_, other) => StopReason::from(other.to_lowercase().as_str()),
     }
 }
@@ -498,30 +521,43 @@ fn gemini_usage(usage: &Value) -> TokenUsage {
 fn reasons(status: u16, body: &Value) -> Vec<Reason> {
     use Reason::*;
     let said = body.to_string().to_lowercase();
-    for (word, reason) in [
-        ("context_length_exceeded", TooLong),
-        ("request_too_large", TooLong),
-        ("insufficient_quota", NoCredit),
-        ("overloaded_error", Overloaded),
-        ("rate_limit_error", RateLimited),
-        ("authentication_error", WrongKey),
-    ] {
-        if said.contains(&format!("\"{word}\"")) {
-            return vec![reason];
-        }
+    let words: [(&str, &[Reason]); 16] = [
+        ("context_length_exceeded", &[TooLong]),
+        ("request_too_large", &[TooLong]),
+        ("insufficient_quota", &[NoCredit]),
+        ("billing_error", &[NoCredit]),
+        ("overloaded_error", &[Overloaded]),
+        ("rate_limit_error", &[RateLimited]),
+        ("rate_limit_exceeded", &[RateLimited]),
+        ("authentication_error", &[WrongKey]),
+        ("invalid_api_key", &[WrongKey]),
+        ("permission_error", &[Forbidden, NoCredit]),
+        ("model_not_found", &[UnknownModel]),
+        ("not_found_error", &[UnknownModel, BadRequest]),
+        ("timeout_error", &[Timeout]),
+        ("unavailable", &[Overloaded, Server]),
+        ("resource_exhausted", &[RateLimited, NoCredit]),
+        ("server_error", &[Server, Overloaded]),
+    ];
+    let word = words.iter().find(|(word, _)| said.contains(&format!("\"{word}\"")));
+    if let Some((_, reasons)) = word {
+        return reasons.to_vec();
     }
     let inside = body["error"]["code"].as_u64().or(body["code"].as_u64());
-    let effective = if status >= 400 { u64::from(status) } else { inside.unwrap_or(500) };
-    match effective {
-        401 => vec![WrongKey, NoKey],
-        402 => vec![NoCredit],
-        403 => vec![Forbidden, WrongKey, NoCredit],
-        404 => vec![UnknownModel, BadRequest],
-        400 | 422 => vec![BadRequest, TooLong, UnknownModel, WrongKey, NoCredit, Refused],
-        413 => vec![TooLong],
-        429 => vec![RateLimited, NoCredit],
-        503 | 529 => vec![Overloaded, Server],
-        500.. => vec![Server],
-        _ => vec![BadRequest],
+    match if status >= 400 { Some(u64::from(status)) } else { inside } {
+        Some(401) => vec![WrongKey, NoKey],
+        Some(402) => vec![NoCredit],
+        Some(403) => vec![Forbidden, WrongKey, NoCredit, Refused],
+        Some(404) => vec![UnknownModel, BadRequest],
+        Some(400 | 422) => vec![BadRequest, TooLong, UnknownModel, WrongKey, NoCredit, Refused],
+        Some(408) => vec![Timeout],
+        Some(413) => vec![TooLong],
+        Some(429) => vec![RateLimited, NoCredit, Overloaded, TooLong],
+        Some(503 | 529) => vec![Overloaded, Server],
+        Some(504 | 524) => vec![Timeout, Server],
+        Some(409 | 425 | 500..) => vec![Server, Overloaded],
+        Some(_) => vec![BadRequest, Refused],
+        // Nothing says what it is; the request had been accepted, so it is the provider's own failure.
+        None => vec![Server, Overloaded],
     }
 }

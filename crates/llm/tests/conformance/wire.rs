@@ -35,6 +35,28 @@ pub(crate) fn encrypted_with_items(fixture: &Fixture) -> Vec<String> {
     found.map(str::to_owned).collect()
 }
 
+/// What was refused, where the responses API says it.
+pub(crate) fn refusal(fixture: &Fixture) -> String {
+    let events = fixture.payloads();
+    let last = events.iter().rev().find_map(|event| {
+        let output = if event["output"].is_array() { &event["output"] } else { &event["response"]["output"] };
+        output.as_array().filter(|items| !items.is_empty())
+    });
+    let parts = last.into_iter().flatten().flat_map(|item| item["content"].as_array().into_iter().flatten());
+    let whole: String = parts.filter_map(|part| part["refusal"].as_str()).collect();
+    if !whole.is_empty() {
+        return whole;
+    }
+    let done = events.iter().filter(|event| event["type"] == "response.refusal.done");
+    done.filter_map(|event| event["refusal"].as_str()).collect()
+}
+
+/// Tokens as Groq counts them.
+pub(crate) fn groq_usage(fixture: &Fixture) -> Option<Value> {
+    let of = |event: &Value| Some(event["x_groq"]["usage"].clone()).filter(Value::is_object);
+    fixture.payloads().iter().rev().find_map(of)
+}
+
 /// How many different messages begin in the stream.
 pub(crate) fn messages(fixture: &Fixture) -> usize {
     if fixture.scheme != Scheme::Anthropic {

@@ -10,6 +10,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::super::loose::{Count, Object};
+use super::super::other_stop;
 
 #[derive(Deserialize)]
 pub(super) struct Event<'a> {
@@ -116,6 +117,6 @@ pub(super) fn stop_reason(word: &str) -> StopReason {
     match word {
         "pause_turn" => StopReason::Other("pause".into()),
         "model_context_window_exceeded" => StopReason::MaxTokens,
-        other => StopReason::from(other),
+        other => other_stop(other),
     }
 }
