@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 use minke_client::{Failed, Ready, ReadyLine};
 use minke_context::prompts::system_prompt;
-use minke_llm::Around;
+use minke_llm::{Around, Cover};
 use minke_manifest::SyncMode;
 use minke_pod::{Boot, Pod, State, What};
 use minke_protocol::limits::ALERTS;
@@ -192,7 +192,13 @@ fn assemble(state: State, scope: ScopeLease, outlet: Outlet, hands: Hands) -> (D
         outlet,
         clients: Clients::new(Arc::clone(&stream), library.clone(), mail.clone()),
         stream,
-        calls: Calls::new(minke_tools::builtin(), place, library.clone(), mail.clone()),
+        calls: Calls::new(
+            minke_tools::builtin(),
+            place,
+            Cover::new(around.clone()),
+            library.clone(),
+            mail.clone(),
+        ),
         models,
         errands: Errands::new(library.clone(), runtime, mail),
         timers: Timers::default(),

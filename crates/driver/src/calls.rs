@@ -3,7 +3,8 @@
 //! Here: preparing, running and stopping calls, looking at the file of one that an earlier life started. Elsewhere: the
 //! tools (`tools`), which call runs when (`pod`).
 //! Invariant: everything that was started here is heard of again, unless it was stopped: as a result, as `timed_out`
-//! or, if the tool panicked, as `failed` (`a_tool_that_panics_fails_its_call`).
+//! or, if the tool panicked, as `failed` (`a_tool_that_panics_fails_its_call`). What a tool says comes in without the
+//! keys that are in it.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -13,6 +14,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::FutureExt;
+use minke_llm::Cover;
 use minke_pod::{CallEnd, FileFound, Prepared};
 use minke_record::{CallId, Preview, Text, hex};
 use minke_tool::{Place, Tool, ToolError, ToolOutput};
@@ -31,6 +33,7 @@ const CALL_WAIT: Duration = Duration::from_secs(120);
 pub(crate) struct Calls {
     tools: Arc<Vec<Arc<dyn Tool>>>,
     place: Arc<Place>,
+    cover: Arc<Cover>,
     tasks: JoinSet<()>,
     running: HashMap<CallId, (TaskId, AbortHandle)>,
     next: TaskId,
@@ -42,12 +45,14 @@ impl Calls {
     pub(crate) fn new(
         tools: Vec<Arc<dyn Tool>>,
         place: Place,
+        cover: Cover,
         library: Library,
         mail: mpsc::Sender<Mail>,
     ) -> Calls {
         Calls {
             tools: Arc::new(tools),
             place: Arc::new(place),
+            cover: Arc::new(cover),
             tasks: JoinSet::new(),
             running: HashMap::new(),
             next: 0,
@@ -64,6 +69,10 @@ impl Calls {
                 Ok(arguments) => hand.prepare(&tool, arguments).await,
                 Err(why) => Err(why),
             };
+            let prepared = match prepared {
+                Ok(prepared) => Ok(prepared),
+                Err(why) => Err(hand.hidden([why]).await.map_or_else(|unshown| unshown, |[why]| why)),
+            };
             hand.tell(Mail::Prepared { task: hand.task, call_id: hand.call_id.clone(), prepared }).await;
         });
     }
@@ -75,6 +84,7 @@ impl Calls {
                 Ok(arguments) => hand.run(&tool, &arguments).await,
                 Err(message) => CallEnd::Failed { message },
             };
+            let ended = hand.covered(ended).await;
             hand.tell(Mail::CallEnded { task: hand.task, call_id: hand.call_id.clone(), ended }).await;
         });
     }
@@ -115,6 +125,7 @@ impl Calls {
             call_id: call_id.clone(),
             tools: Arc::clone(&self.tools),
             place: Arc::clone(&self.place),
+            cover: Arc::clone(&self.cover),
             library: self.library.clone(),
             mail: self.mail.clone(),
         }
@@ -133,6 +144,7 @@ struct Hand {
     call_id: CallId,
     tools: Arc<Vec<Arc<dyn Tool>>>,
     place: Arc<Place>,
+    cover: Arc<Cover>,
     library: Library,
     mail: mpsc::Sender<Mail>,
 }
@@ -201,6 +213,39 @@ impl Hand {
         }
     }
 
+    /// What a call came to, without the keys in it.
+    async fn covered(&self, ended: CallEnd) -> CallEnd {
+        let covered = match ended {
+            CallEnd::Done { summary, content: Some(content) } => self
+                .hidden([summary, content])
+                .await
+                .map(|[summary, content]| CallEnd::Done { summary, content: Some(content) }),
+            CallEnd::Done { summary, content: None } => {
+                self.hidden([summary]).await.map(|[summary]| CallEnd::Done { summary, content: None })
+            }
+            CallEnd::Failed { message } => {
+                self.hidden([message]).await.map(|[message]| CallEnd::Failed { message })
+            }
+            CallEnd::Invalid { message } => {
+                self.hidden([message]).await.map(|[message]| CallEnd::Invalid { message })
+            }
+            CallEnd::TimedOut { .. } => Ok(ended),
+        };
+        // What was done is done; what it said may hold a key.
+        covered.unwrap_or_else(|message| CallEnd::Failed { message })
+    }
+
+    async fn hidden<const N: usize>(&self, mut texts: [String; N]) -> Result<[String; N], String> {
+        let cover = Arc::clone(&self.cover);
+        let hide = move |_: &Library| match cover.hide(&mut texts.each_mut()) {
+            Ok(()) => Ok(texts),
+            Err(e) => {
+                Err(format!("what the tool said cannot be shown, since keys in it could not be hidden: {e}"))
+            }
+        };
+        self.library.off_loop(hide).await
+    }
+
     async fn tell(&self, mail: Mail) {
         // The loop is gone only when the process ends, and this call with it.
         drop(self.mail.send(mail).await);
@@ -236,6 +281,7 @@ fn hash_of(path: &str) -> io::Result<Option<String>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use minke_llm::Around;
     use minke_record::{Action, Class, Scope, ToolSpec};
     use minke_session::{FileStore, RealDisk};
     use minke_tool::Running;
@@ -272,7 +318,8 @@ mod tests {
         let session = "01890000-0000-7000-8000-000000000000".parse().expect("it is an id");
         let library = Library::new(store, session, "nowhere".into());
         let place = Place { cwd: "nowhere".into(), scope: Scope::default() };
-        (Calls::new(vec![Arc::new(Breaks)], place, library, mail), mailbox)
+        let cover = Cover::new(Around::here("nowhere", None));
+        (Calls::new(vec![Arc::new(Breaks)], place, cover, library, mail), mailbox)
     }
 
     #[tokio::test]

@@ -6,11 +6,12 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use minke_secrets::{Found, KeyStore, Lookup, Redactor, Secret, SecretError, find, known};
+use minke_secrets::{Found, KeyStore, Lookup, Redactor, Secret, SecretError, find};
 use reqwest::Url;
 
 use crate::around::{Around, Env};
 use crate::catalog::{Auth, Catalog, KeyPlaces, Names, Origin};
+use crate::cover::KnownKeys;
 
 /// Where to look for a key, each time one is needed: one that was stored meanwhile is found.
 #[derive(Clone)]
@@ -19,12 +20,9 @@ pub(crate) struct Keys {
     lookup: Option<Lookup>,
     /// Why the address gets no key, if it gets none.
     refused: Option<String>,
-    /// Variables and files of any provider: what they hold is nobody's to see either.
-    variables: Vec<String>,
-    files: Vec<PathBuf>,
+    /// What others hold is nobody's to see either.
+    known: KnownKeys,
     store: KeyStore,
-    /// Whether there is a directory for the store.
-    has_store: bool,
     env: Env,
 }
 
@@ -48,11 +46,9 @@ impl Keys {
             Auth::None => None,
             Auth::ApiKey(places) => Some(lookup(provider, places, around)),
         };
-        let variables = catalog.key_variables().into_iter().collect();
-        let files = catalog.key_files().into_iter().map(|file| place(file, around)).collect();
-        let has_store = around.config_dir.is_some();
+        let known = KnownKeys::new(catalog, around);
         let store = KeyStore::in_config(around.config_dir.as_deref().unwrap_or(Path::new("")));
-        Keys { lookup, refused, variables, files, store, has_store, env: around.env.clone() }
+        Keys { lookup, refused, known, store, env: around.env.clone() }
     }
 
     pub(crate) fn get(&self) -> Key {
@@ -93,9 +89,7 @@ impl Keys {
     /// Takes every key that we know of out of what a provider says: its own, those of other providers, and what the
     /// user's own headers carry. The keys themselves are looked for anew: one may have been stored meanwhile.
     pub(crate) fn redactor(&self, sent: Option<&Secret>, headers: &BTreeMap<String, String>) -> Redactor {
-        let store = self.has_store.then_some(&self.store);
-        let known = known(&self.variables, &self.files, store, &*self.env);
-        let known = known.into_iter().map(|found| (found.from.name(), found.secret));
+        let known = self.known.found().into_iter().map(|found| (found.from.name(), found.secret));
         let own = sent.map(|secret| ("API_KEY".to_owned(), secret.clone()));
         let telling = |name: &str| SECRET_HEADERS.iter().any(|word| name.to_ascii_lowercase().contains(word));
         let headers = headers.iter().filter(|(name, _)| telling(name)).filter_map(|(name, value)| {
@@ -129,7 +123,7 @@ fn places(lookup: &Lookup) -> String {
 }
 
 /// A file as somebody writes it: absolute, from the home directory, or beside the catalog files.
-fn place(file: &str, around: &Around) -> PathBuf {
+pub(crate) fn place(file: &str, around: &Around) -> PathBuf {
     let home = || (around.env)("HOME").map(PathBuf::from);
     match (file.strip_prefix("~/"), &around.config_dir) {
         (Some(rest), _) => home().unwrap_or_default().join(rest),

@@ -193,7 +193,7 @@ impl Trap {
             assert_eq!(leaks(done.err.as_bytes()), Vec::<String>::new(), "{done:?}");
         }
         let (searched, found) = search(self.world.home());
-        assert!(searched > 20, "only {searched} files were searched");
+        assert!(searched >= 5, "only {searched} files were searched");
         assert_eq!(found, Vec::<String>::new());
         assert_eq!(search(&self.world.work()).1, Vec::<String>::new());
     }
@@ -342,6 +342,21 @@ fn no_planted_key_is_left_behind_in_the_third_format() {
 #[test]
 fn no_planted_key_is_left_behind_in_the_fourth_format() {
     Trap::set().spring(&["google", "gate"]);
+}
+
+#[test]
+fn a_key_that_a_tool_reads_is_hidden() {
+    let mut trap = Trap::set();
+    let keys: Vec<String> = KEYS.iter().map(Planted::key).collect();
+    trap.world.write("loot.key", &keys.join("\n"));
+    let script = "[[turn]]\n[[turn.call]]\ntool = \"Read\"\nargs = { file_path = \"loot.key\" }\n[[turn]]\ntext = \"Yes.\"\n";
+    trap.world.write("read.toml", script);
+    let done = trap.run(&["exec", "--name", "reader", "--model", "scripted:read.toml", "--json", "read it"]);
+    assert_eq!(done.code, Some(0), "{done:?}");
+    let log = &trap.run(&["log", "export", "reader"]).out;
+    let result = log.lines().find(|line| line.contains("\"kind\":\"tool_result\"")).unwrap();
+    assert_eq!(result.matches("[secret ").count(), KEYS.len(), "{result}");
+    trap.check();
 }
 
 #[test]
