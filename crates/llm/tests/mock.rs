@@ -487,7 +487,7 @@ async fn reasoning_that_comes_back_is_checked() {
         assert_eq!(decoded(scheme, &got.pieces).blocks[0].text, "They say: two", "{scheme:?}");
         let seen = [served.seen.recv().await.unwrap(), served.seen.recv().await.unwrap()];
         assert_eq!(seen.each_ref().map(|seen| seen.turn), [Some(1), Some(2)]);
-        assert_eq!(seen[1].reasoning, usize::from(scheme != Scheme::OpenaiChat), "{scheme:?}");
+        assert_eq!(seen[1].reasoning, 1, "{scheme:?}");
 
         if scheme == Scheme::OpenaiChat {
             continue;
@@ -704,4 +704,43 @@ async fn gemini_has_no_place_for_arguments_that_are_no_object() {
     let text = "[[turn]]\n[[turn.call]]\ntool = 'Read'\nraw = '[1'";
     let got = served(text, Options::default()).await.ask(Scheme::Gemini, &hello()).await;
     assert!(got.text().contains("MALFORMED_FUNCTION_CALL"), "{}", got.text());
+}
+
+/// Every place in a value, as a JSON pointer.
+fn places(value: &Value, at: &str, out: &mut Vec<String>) {
+    out.push(at.to_owned());
+    match value {
+        Value::Object(fields) => {
+            fields.iter().for_each(|(key, value)| places(value, &format!("{at}/{key}"), out))
+        }
+        Value::Array(list) => {
+            list.iter().enumerate().for_each(|(number, value)| places(value, &format!("{at}/{number}"), out));
+        }
+        _ => {}
+    }
+}
+
+#[tokio::test]
+async fn no_request_brings_it_down() {
+    for scheme in SCHEMES {
+        let served = served(&format!("loop = true\n{WHOLE}"), Options::default()).await;
+        let whole = body(scheme, &first_turn(&served, scheme).await);
+        let mut all = Vec::new();
+        places(&whole, "", &mut all);
+        let mut refused = 0;
+        for place in &all {
+            for value in [Value::Null, json!(-1), json!(""), json!([]), json!([[{}]]), json!({ "type": 7 })] {
+                let mut spoilt = whole.clone();
+                *spoilt.pointer_mut(place).unwrap() = value.clone();
+                // A server that panics answers nothing, and this fails.
+                let got = served.send(served.request(scheme).body(spoilt.to_string())).await;
+                assert!(matches!(got.status, 200 | 400), "{scheme:?} {place} = {value}: {}", got.status);
+                if got.status == 400 {
+                    refused += 1;
+                    assert!(got.json().pointer("/error/message").is_some(), "{}", got.text());
+                }
+            }
+        }
+        assert!(refused > all.len(), "{scheme:?}: only {refused} of {} were refused", all.len() * 6);
+    }
 }

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::wired::{MODELS, Wired, ends};
+use crate::wired::{KEY, MODELS, Wired, ends};
 use crate::world::World;
 
 /// Thinking, text, two calls at once, their results, an answer; then something for whoever goes on.
@@ -185,11 +185,26 @@ fn check_requests(requests: &[Value], first: &str, second: &str) {
     assert_eq!(requests.len(), 5, "{requests:#?}");
     assert!((0..5).all(|at| told(at, "status") == 200), "{requests:#?}");
     assert_eq!((0..5).map(|at| told(at, "turn")).collect::<Vec<_>>(), [1, 2, 3, 4, 5]);
-    let signs = |model: &str| u64::from(!model.starts_with("openai-chat"));
+    // This service never takes reasoning back.
+    let takes = |model: &str| u64::from(!model.starts_with("openai-chat"));
     let reasoning: Vec<u64> = (0..5).map(|at| told(at, "reasoning")).collect();
     // What each model had thought before: nothing, once, nothing of its own, once; and the first one twice.
-    let wanted = [0, signs(first), 0, signs(second), 2 * signs(first)];
+    let wanted = [0, takes(first), 0, takes(second), 2 * takes(first)];
     assert_eq!(reasoning, wanted, "{first} → {second}");
+}
+
+#[test]
+fn reasoning_without_a_signature_goes_back_where_it_is_wanted() {
+    let wired = Wired::new(STORY);
+    wired.world.write("a.txt", "alpha\n");
+    wired.world.write("b.txt", "beta\n");
+    let mut command = wired.command();
+    command.env("DEEPSEEK_BASE_URL", format!("http://{}", wired.address())).env("DEEPSEEK_API_KEY", KEY);
+    command.args(["exec", "--model", "deepseek/deepseek-v4-flash", "read both"]);
+    let done = wired.world.done(command);
+    assert_eq!(done.code, Some(0), "{done:?}");
+    let reasoning: Vec<Value> = wired.requests().iter().map(|request| request["reasoning"].clone()).collect();
+    assert_eq!(reasoning, [0, 1]);
 }
 
 #[test]

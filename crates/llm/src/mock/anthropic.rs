@@ -79,7 +79,7 @@ fn read_assistant(block: &Value, place: &str, model: &str, history: &mut History
             check(Scheme::Anthropic, model, thought, text(block, "signature", place)?).map_err(
                 |problem| format!("{place}signature: Invalid `signature` in `thinking` block: {problem}"),
             )?;
-            history.signed_thought(thought);
+            history.thought(thought);
         }
         "redacted_thinking" => {
             return Err(format!(

@@ -57,8 +57,8 @@ impl Asked {
 #[derive(Debug, Default)]
 pub(super) struct History {
     pub(super) items: Vec<Arc<Item>>,
-    /// Pieces of reasoning that came back with a good signature.
-    pub(super) signed: usize,
+    /// Pieces of reasoning that came back; where the format signs them, with a good signature.
+    pub(super) reasoning: usize,
 }
 
 impl History {
@@ -88,13 +88,8 @@ impl History {
         self.push(Item::ToolResult { call_id, summary, content, is_error, blob: None });
     }
 
-    /// A thought whose signature was checked.
-    pub(super) fn signed_thought(&mut self, text: &str) {
-        self.signed += 1;
-        self.thought(text);
-    }
-
     pub(super) fn thought(&mut self, text: &str) {
+        self.reasoning += 1;
         let (text, summary) = (text.into(), Vec::new());
         self.push(Item::Reasoning { text, summary, signature: None, encrypted: None, by: None });
     }

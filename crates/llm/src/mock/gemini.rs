@@ -89,10 +89,12 @@ impl Reading<'_> {
         } else if let Some(text) = part.get("text").and_then(Value::as_str) {
             if let Some(signature) = signature {
                 self.check(AT_THE_END, signature)?;
-                history.signed_thought("");
+                history.thought("");
             }
             if part.get("thought") == Some(&Value::Bool(true)) {
-                history.thought(text);
+                if signature.is_none() {
+                    history.thought(text);
+                }
             } else if !text.is_empty() {
                 history.assistant(text);
             }
@@ -109,7 +111,7 @@ impl Reading<'_> {
             Some(placeholder) if PLACEHOLDERS.contains(&placeholder) => {}
             Some(signature) => {
                 self.check(&over(name, &args), signature)?;
-                history.signed_thought("");
+                history.thought("");
             }
             None if self.first_call && self.model.starts_with(DEMANDING) => {
                 return Err(format!(

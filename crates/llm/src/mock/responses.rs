@@ -56,7 +56,7 @@ fn read_item(item: &Value, place: &str, model: &str, history: &mut History) -> R
             check(Scheme::OpenaiResponses, model, &thought, given).map_err(|problem| {
                 format!("{place}encrypted_content: The encrypted content could not be verified: {problem}")
             })?;
-            history.signed_thought(&thought);
+            history.thought(&thought);
         }
         other => return Err(format!("{place}type: `{other}` is unknown")),
     }

@@ -32,7 +32,7 @@ pub struct Seen {
     pub key: bool,
     pub stream: bool,
     pub messages: usize,
-    /// Pieces of reasoning that came back with a good signature.
+    /// Pieces of reasoning that came back; where the format signs them, with a good signature.
     pub reasoning: usize,
     /// The turn of the script that answers, from 1.
     pub turn: Option<usize>,
