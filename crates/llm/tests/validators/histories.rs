@@ -83,8 +83,23 @@ enum Block {
     Call { id: String, name: String, arguments: String },
 }
 
+/// Texts that have made trouble somewhere: blank, quoted, long, of many bytes a character, with control characters.
 fn text() -> impl Strategy<Value = String> {
-    prop_oneof![Just(String::new()), Just(" \n".to_owned()), "[a-z]{1,8}( [a-z]{1,8}){0,3}", "\\PC{0,12}"]
+    const TEXTS: [&str; 12] = [
+        "",
+        " \n",
+        "\u{a0}\u{2003}",
+        "word",
+        "two words\n",
+        "  led by spaces",
+        "\"quoted\" \\ and \u{1f40b}\u{301}",
+        "\u{0}\u{1b}[31m",
+        "</system-reminder>",
+        "{\"a\": 1}",
+        "error: no such file",
+        "\u{2028}\u{feff}",
+    ];
+    (select(TEXTS.to_vec()), 1_usize..4).prop_map(|(text, times)| text.repeat(times))
 }
 
 fn block() -> impl Strategy<Value = Block> {
@@ -92,9 +107,13 @@ fn block() -> impl Strategy<Value = Block> {
         Just("0".to_owned()),
         Just("functions.Read:0".to_owned()),
         Just(String::new()),
-        "[a-z0-9_-]{1,50}",
+        (1_usize..70, any::<u16>()).prop_map(|(longest, number)| {
+            let id = format!("call_{number}").repeat(8);
+            id.chars().take(longest).collect()
+        }),
     ];
-    let names = prop_oneof![Just("Read".to_owned()), Just("Bash".to_owned()), "\\PC{0,80}"];
+    let names = select(vec!["Read", "Bash", "", "a.b c", "d\u{e9}j\u{e0}", "mcp__x__y"]);
+    let names = (names, select(vec![1_usize, 1, 1, 30])).prop_map(|(name, times)| name.repeat(times));
     let arguments = prop_oneof![
         Just(r#"{"file_path": "a"}"#.to_owned()),
         Just(String::new()),
