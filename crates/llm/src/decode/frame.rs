@@ -124,8 +124,11 @@ impl Framing {
             return None;
         }
         let head = String::from_utf8_lossy(&self.head);
-        Some(match head.trim() {
+        let field =
+            |head: &str| [":", "data", "event:", "id:", "retry:"].iter().any(|field| head.starts_with(field));
+        Some(match head.trim_matches(['\u{feff}', ' ', '\r', '\n', '\t']) {
             "" => Problem::new(Reason::Cut, "the answer was empty"),
+            head if field(head) => Problem::new(Reason::Cut, "the stream ended before its first event"),
             head => Problem::new(
                 Reason::Malformed,
                 format!("the answer is no event stream; it begins with: {}", preview(head)),
@@ -336,6 +339,9 @@ mod tests {
         let found = framing.no_events().expect("a problem");
         assert!(found.text.contains("Bad gateway"), "{}", found.text);
         assert_eq!(Framing::sniffed().no_events().map(|p| p.reason), Some(Reason::Cut));
+        let mut framing = Framing::sniffed();
+        framing.push(b"\xef\xbb\xbf: still waiting\n\nevent: a\n", &mut |_| Ok(())).expect("readable");
+        assert_eq!(framing.no_events().map(|p| p.reason), Some(Reason::Cut), "a stream, but without events");
     }
 
     #[test]

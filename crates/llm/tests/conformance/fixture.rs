@@ -88,7 +88,8 @@ pub(crate) fn compared(scheme: Scheme) -> Vec<Fixture> {
 }
 
 fn read_folder(place: &Path, scheme: Scheme, found: &mut Vec<Fixture>) {
-    let index = read_json(&place.join("index.json"));
+    let index = place.join("index.json");
+    let index = if index.is_file() { read_json(&index) } else { Value::Null };
     for path in sorted(place).iter().filter(|path| is_body(path)) {
         let file = path.file_name().and_then(|name| name.to_str()).expect("a name in UTF-8").to_owned();
         let entry = index.as_array().into_iter().flatten().find(|entry| entry["file"] == *file);
