@@ -84,7 +84,7 @@ fn part(reader: &mut Reader, who: Who, part: &Map<String, Value>) -> Read {
     if let Some(call) = either(part, "functionCall", "function_call") {
         reader.turn(who);
         if signature.is_some() {
-            reader.thought(thought(String::new(), signature));
+            reader.thought(thought(signature, None));
         }
         let args = call.get("args").filter(|args| !args.is_null()).cloned();
         let args = args.unwrap_or_else(|| Value::Object(Map::new()));
@@ -101,15 +101,13 @@ fn part(reader: &mut Reader, who: Who, part: &Map<String, Value>) -> Read {
             either(map(data, "inlineData")?, "mimeType", "mime_type").map(string).unwrap_or_default();
         reader.turn(who).push(Piece::Image { media_type, base64: string(&data["data"]) });
     } else if let Some(text) = part.get("text").map(string) {
-        if is_thought && signature.is_none() {
-            reader.meaning.ignored.insert("a thought without signature".to_owned());
-        } else if is_thought {
-            reader.thought(thought(text, signature));
-        } else {
+        if !is_thought {
             reader.turn(who).push(Piece::Text(text));
-            if signature.is_some() {
-                reader.thought(thought(String::new(), signature));
-            }
+        }
+        if signature.is_some() {
+            reader.thought(thought(signature, Some(OWN_PART)));
+        } else if is_thought {
+            reader.meaning.ignored.insert("a thought without signature".to_owned());
         }
     } else {
         let keys: Vec<_> = part.keys().cloned().collect();
@@ -118,10 +116,15 @@ fn part(reader: &mut Reader, who: Who, part: &Map<String, Value>) -> Read {
     Ok(())
 }
 
-fn thought(text: String, signature: Option<String>) -> Piece {
+/// How the decoder marks a signature that belongs to no call, so that it goes back in a part of its own.
+const OWN_PART: &str = "part";
+
+/// A signature. What a signed thought says is not compared: the signature holds it.
+fn thought(signature: Option<String>, mark: Option<&str>) -> Piece {
     // Bytes may be written in either alphabet of base64.
     let signature = signature.map(|text| text.replace('-', "+").replace('_', "/"));
-    Piece::Thought { text, summary: Vec::new(), signature, encrypted: None }
+    let encrypted = mark.map(str::to_owned);
+    Piece::Thought { text: String::new(), summary: Vec::new(), signature, encrypted }
 }
 
 /// Any object may be a response. One with a single text is that text, another one its JSON.

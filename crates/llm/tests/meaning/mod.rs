@@ -7,7 +7,7 @@
 //! several system messages at the start or one; the order of a JSON object's fields; the ids themselves (a result is
 //! matched by the position of its call); results of one turn in any order, before or after what was said with them; in
 //! a reply, texts before or after its calls (not in Gemini's); a tool without schema and one with an empty schema; schemas in Gemini's capital letters; signatures of Gemini in
-//! either alphabet of base64; blank texts, which nobody reads (we
+//! either alphabet of base64, with or without the text of their thought; blank texts, which nobody reads (we
 //! write `(empty message)` where nothing else is in a message).
 //! Not compared, but counted and printed: every other field that a reader meets (`ignored`). What we cannot say at all
 //! (documents, a provider's own tools in the history, images inside results, a history that the provider keeps, an answer
