@@ -46,6 +46,7 @@ fn list(there: &Around, screen: &Screen) -> Result<Exit, Failure> {
         "REF", "WINDOW", "OUTPUT", "$ IN/OUT PER MTOK"
     ))?;
     listing.models.iter().try_for_each(|model| screen.line(&row(model, width)))?;
+    listing.problems.iter().for_each(|problem| screen.warn(problem));
     let others = listing.others.join(", ");
     screen.note(&format!("models of {others} are not listed: name them as PROVIDER/MODEL; a `?` is unknown"));
     Ok(Exit::Done)

@@ -191,14 +191,17 @@ impl Setup {
         let retry = RetryHint::read(|name| answer.header(name), SystemTime::now());
         let location = answer.header("location").map(str::to_owned);
         let mut body = Vec::new();
-        // An error whose text breaks off or is too long is told with what there is.
-        while let Ok(Some(chunk)) = answer.chunk().await {
-            let room = ERROR_BYTES - body.len();
-            body.extend(chunk.iter().take(room));
-            if chunk.len() >= room {
-                break;
+        let read = async {
+            while let Ok(Some(chunk)) = answer.chunk().await {
+                let room = ERROR_BYTES - body.len();
+                body.extend(chunk.iter().take(room));
+                if chunk.len() >= room {
+                    break;
+                }
             }
-        }
+        };
+        // An error whose text breaks off, is too long or does not end in time is told with what there is.
+        let (Ok(()) | Err(_)) = tokio::time::timeout(self.deadlines.first_byte, read).await;
         let body = redactor.bytes(&body).into_owned();
         let problem = match status {
             300..400 => redirected(status, location.as_deref()),

@@ -178,6 +178,7 @@ impl Resolving<'_> {
         }
         let manifest = self.manifest_entry()?;
         let mut picker = Picker::new(&manifest, catalog, self.provider, self.model);
+        picker.pick("name", |e| e.name.clone());
         let scheme: Scheme = picker.pick("scheme", |e| e.scheme).ok_or_else(|| {
             self.bad("scheme", "is not set: anthropic, openai_responses, openai_chat or gemini".to_owned())
         })?;

@@ -4,11 +4,15 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::Arc;
 
+use futures_util::StreamExt;
 use minke_llm::{
     Around, Caching, Catalog, ModelRequest, ReasoningKind, ResolveError, Resolved, Scheme, ToolUse,
     canonical, resolve,
 };
+use minke_model::{ModelEvent, Prompt};
+use minke_record::{Item, Purpose};
 use serde_json::json;
 
 /// A configuration directory and an environment.
@@ -342,4 +346,48 @@ fn a_reference_means_the_same_wherever_it_is_read() {
     assert_eq!((&*resolved.route.provider, &*resolved.route.model), ("scripted", "demo"));
     let refused = World::new().refusal("scripted:none.toml");
     assert!(refused.contains("/somewhere/none.toml"), "{refused}");
+}
+
+#[test]
+fn an_entry_that_leads_nowhere_does_not_hide_the_others() {
+    let world = World::new().file("models.toml", "[\"nobody/x\"]\ncontext_window = 5\n");
+    let listing = minke_llm::models(&world.around()).unwrap();
+    let [problem] = &listing.problems[..] else { panic!("{:?}", listing.problems) };
+    assert!(problem.contains("nobody"), "{problem}");
+    assert!(listing.models.iter().any(|model| model.reference == "openai/gpt-5" && model.key == Some(false)));
+    assert!(listing.models.iter().any(|model| model.reference == "scripted/demo" && model.key.is_none()));
+    assert!(listing.others.contains(&"ollama".to_owned()));
+}
+
+#[tokio::test]
+async fn a_script_costs_nothing_unless_the_user_prices_it() {
+    let plain = World::new();
+    let priced =
+        World::new().file("models.toml", "[\"scripted/demo\"]\nprices = { input = 1, output = 1000000 }\n");
+    for (world, free) in [(plain, true), (priced, false)] {
+        let resolved = world.resolve("scripted/demo");
+        let mut stream = resolved.model.ask(Arc::new(prompt(&resolved)));
+        let mut cost = None;
+        while let Some(event) = stream.next().await {
+            if let Ok(ModelEvent::Usage(usage)) = event {
+                cost = usage.cost_usd;
+            }
+        }
+        assert_eq!(cost.expect("a script's price is known") == 0.0, free);
+    }
+}
+
+fn prompt(resolved: &Resolved) -> Prompt {
+    Prompt {
+        route: resolved.route.clone(),
+        purpose: Purpose::Turn,
+        system: "be brief".into(),
+        tools: Arc::default(),
+        items: vec![Arc::new(Item::user("hello"))],
+        max_tokens: None,
+        reasoning: None,
+        cache_key: None,
+        images: BTreeMap::new(),
+        ended: None,
+    }
 }

@@ -12,6 +12,8 @@ pub struct Listing {
     pub models: Vec<Listed>,
     /// Providers of which no model is described.
     pub others: Vec<String>,
+    /// Entries that describe a model that cannot be had, and why.
+    pub problems: Vec<String>,
 }
 
 /// One model.
@@ -31,9 +33,15 @@ pub struct Listed {
 /// What can be chosen, sorted.
 pub fn models(around: &Around) -> Result<Listing, ResolveError> {
     let catalog = Catalog::load(around.config_dir.as_deref())?;
-    let mut models = Vec::new();
+    let (mut models, mut problems) = (Vec::new(), Vec::new());
     for reference in catalog.references() {
-        let resolved = resolve_in(&catalog, reference, around)?;
+        let resolved = match resolve_in(&catalog, reference, around) {
+            Ok(resolved) => resolved,
+            Err(problem) => {
+                problems.push(problem.to_string());
+                continue;
+            }
+        };
         models.push(Listed {
             reference: reference.to_owned(),
             scheme: resolved.route.scheme,
@@ -45,5 +53,5 @@ pub fn models(around: &Around) -> Result<Listing, ResolveError> {
     }
     let undescribed = |provider: &&str| catalog.models_of(provider).is_empty();
     let others = catalog.providers().into_iter().filter(undescribed).map(str::to_owned).collect();
-    Ok(Listing { models, others })
+    Ok(Listing { models, others, problems })
 }
