@@ -18,7 +18,8 @@ args = { file_path = "{{cwd}}/a.txt" }
 tool = "Read"
 args = { file_path = "{{cwd}}/b.txt" }
 [[turn]]
-expect = "beta"
+# Inside the binary the result that came last is the last one; both have numbered lines.
+expect = "1\t"
 thinking = "Now I know."
 text = "They hold alpha and beta."
 usage = { input = 200, output = 30, cache_read = 100 }
