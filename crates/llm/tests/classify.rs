@@ -64,6 +64,12 @@ fn words_say_what_a_status_does_not() {
         (OpenaiChat, 402, r#"{"error":{"message":"Insufficient Balance","type":"unknown_error"}}"#, NoCredit),
         (
             OpenaiChat,
+            429,
+            r#"{"error":{"message":"Too many tokens per minute for the context window of this tier"}}"#,
+            RateLimited,
+        ),
+        (
+            OpenaiChat,
             402,
             r#"{"error":{"code":402,"message":"This request requires more credits, or fewer max_tokens."}}"#,
             NoCredit,

@@ -133,8 +133,9 @@ async fn ask(model: &Scripted, prompt: &Arc<Prompt>) -> Reply {
 fn what_was_said_is_what_is_read(reply: &Reply, tape: TapeWriter) {
     let recording = Recording::read(&tape.finish().expect("it was recorded")).expect("it reads back");
     let [attempt] = &recording.attempts[..] else { panic!("one attempt: {recording:?}") };
-    let head: Head = serde_json::from_str(&attempt.head).unwrap();
-    let foot: Foot = serde_json::from_str(attempt.foot.as_ref().expect("it has ended")).unwrap();
+    let head: Head = serde_json::from_str(&attempt.head).expect("the head is JSON");
+    let foot: Foot =
+        serde_json::from_str(attempt.foot.as_ref().expect("it has ended")).expect("the foot is JSON");
     assert_eq!(foot.problem.as_ref().map(Failure::from), reply.failure);
     let mut decoder = Decoder::new(head.settings.scheme);
     let mut read = Vec::new();
@@ -145,7 +146,9 @@ fn what_was_said_is_what_is_read(reply: &Reply, tape: TapeWriter) {
     for event in &reply.events {
         match (said.last_mut(), event) {
             (_, ModelEvent::Delta { text, .. }) if text.is_empty() => {}
-            (Some(ModelEvent::Delta { text, .. }), ModelEvent::Delta { text: more, .. }) => text.push_str(more),
+            (Some(ModelEvent::Delta { text, .. }), ModelEvent::Delta { text: more, .. }) => {
+                text.push_str(more)
+            }
             _ => said.push(event.clone()),
         }
     }
@@ -470,8 +473,11 @@ async fn each_pod_plays_its_own_turns() {
 async fn a_pod_finds_its_turns_by_the_name_that_resolution_is_given() {
     let home = tempfile::tempdir().unwrap();
     let file = home.path().join("tree.json");
-    std::fs::write(&file, r#"{"turn": [{"text": "plain"}], "pod": {"scout": {"turn": [{"text": "scout"}]}}}"#)
-        .unwrap();
+    std::fs::write(
+        &file,
+        r#"{"turn": [{"text": "plain"}], "pod": {"scout": {"turn": [{"text": "scout"}]}}}"#,
+    )
+    .unwrap();
     let reference = format!("scripted:{}", file.display());
     for (around, wanted) in [
         (Around::here(CWD, None), "plain"),
@@ -553,7 +559,10 @@ async fn every_example_of_the_documentation_plays() {
         plays.push((*block, Some("scout"), block.matches("[[pod.scout.turn]]").count()));
     }
     plays.extend(json.iter().flat_map(|block| [(*block, None, 3), (*block, Some("scout"), 3)]));
-    assert_eq!((purposes, plays.iter().filter(|(_, pod, count)| pod.is_some() && *count > 0).count()), (1, 2));
+    assert_eq!(
+        (purposes, plays.iter().filter(|(_, pod, count)| pod.is_some() && *count > 0).count()),
+        (1, 2)
+    );
     for (block, pod, count) in plays {
         let model = script(block).with_pod(pod.map(str::to_owned));
         for ended in 0..count as u64 {

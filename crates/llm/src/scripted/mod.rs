@@ -106,10 +106,7 @@ impl Scripted {
             Answer::Turn(turn) => (Some(turn.number), play(&self.script, turn, prompt, &self.cwd)),
             Answer::Error(turn) => (Some(turn.number), play::fail(turn)),
             Answer::Echo => (None, play::echo(prompt)),
-            Answer::NoTurnLeft => (
-                None,
-                refuse(&self.run_out(prompt)),
-            ),
+            Answer::NoTurnLeft => (None, refuse(&self.run_out(prompt))),
         };
         Played { turn, beats }
     }
@@ -119,7 +116,9 @@ impl Scripted {
         let own = self.pod.as_deref().filter(|pod| pods.contains_key(*pod));
         let whose = own.map(|pod| format!(" for the pod {pod}")).unwrap_or_default();
         let ended = choose::ended(prompt);
-        format!("the script {name} has no turn left{whose} after {ended} replies: add turns, or `loop = true`")
+        format!(
+            "the script {name} has no turn left{whose} after {ended} replies: add turns, or `loop = true`"
+        )
     }
 }
 

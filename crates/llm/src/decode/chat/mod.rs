@@ -80,11 +80,11 @@ impl ChatDecode {
             if let Some(finish) = choice.finish_reason.text() {
                 self.finish = Some(finish.to_owned());
             }
-            if let Some(error) = choice.error {
+            if let Some(error) = wire::meant(choice.error) {
                 return Err(self.failed(&error, out));
             }
         }
-        match chunk.error.or(groq.error) {
+        match wire::meant(chunk.error).or(wire::meant(groq.error)) {
             Some(error) => Err(self.failed(&error, out)),
             None => Ok(()),
         }

@@ -268,6 +268,11 @@ fn fields_that_are_there_but_empty_say_nothing() {
     );
     assert_eq!((reply.texts(), &reply.stop), (vec!["a"], &Some(StopReason::EndTurn)));
     assert!(reply.unknown.is_empty());
+    for nothing in ["null", "false", r#""""#, "{}"] {
+        let event =
+            format!(r#"{{"error":{nothing},"choices":[{{"delta":{{"content":"a"}},"error":{nothing}}}]}}"#);
+        assert_eq!(read(&events(&[&event, "[DONE]"])).texts(), ["a"], "{nothing}");
+    }
     let audio = stream(&[r#"{"audio":{"data":"AAAA"}}"#, r#"{"audio":{"data":"AAAA"}}"#], "stop");
     assert_eq!(audio.unknown, ["audio"], "told once");
 }

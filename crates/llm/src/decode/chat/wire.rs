@@ -88,6 +88,16 @@ pub(super) struct Function<'a> {
     pub(super) arguments: Loose<'a>,
 }
 
+/// An error that is one: some servers write the field always.
+pub(super) fn meant(error: Option<Box<Value>>) -> Option<Box<Value>> {
+    error.filter(|error| match &**error {
+        Value::Null | Value::Bool(false) => false,
+        Value::String(text) => !text.is_empty(),
+        Value::Object(fields) => !fields.is_empty(),
+        Value::Bool(true) | Value::Number(_) | Value::Array(_) => true,
+    })
+}
+
 /// Whether a field holds a text that is not empty.
 pub(super) fn says(value: &Value, field: &str) -> bool {
     value.get(field).and_then(Value::as_str).is_some_and(|text| !text.is_empty())

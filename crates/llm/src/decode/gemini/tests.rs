@@ -171,7 +171,7 @@ fn parts_of_other_kinds_are_told_and_counted() {
         &[
             r#"{"executableCode":{"language":"PYTHON","code":"print(1)"}},{"codeExecutionResult":{"output":"1"}}"#,
             r#"{"inlineData":{"mimeType":"image/png","data":"AAAA"},"thoughtSignature":"s"}"#,
-            r#"{"text":"a","videoMetadata":{"fps":1}}"#,
+            r#"{"text":"a","videoMetadata":{"fps":1}},{"text":"","mood":{"text":"beside an empty text"}}"#,
         ],
         "STOP",
     );
