@@ -146,11 +146,11 @@ impl Fold {
         match event {
             Event::TextDelta(delta) => self.text(&delta.text),
             Event::LlmRetry(retry) => self.aside(format!(
-                "· the provider failed ({}); attempt {} of {} in {} ms",
-                retry.error,
+                "· attempt {} of {} comes in {}, because: {}",
                 retry.failed_attempt.saturating_add(1),
                 retry.max_attempts,
-                retry.wait_ms
+                wait(retry.wait_ms),
+                retry.error,
             )),
             _ => Vec::new(),
         }
@@ -231,6 +231,15 @@ pub(crate) fn said(segments: &[InputSegment]) -> String {
         Item::Reasoning { .. } | Item::ToolCall { .. } | Item::ToolResult { .. } | Item::Unknown => {
             String::new()
         }
+    }
+}
+
+/// A wait as people say it.
+fn wait(ms: u64) -> String {
+    match ms {
+        0..10_000 => format!("{}.{} s", ms / 1_000, ms % 1_000 / 100),
+        10_000..120_000 => format!("{} s", ms / 1_000),
+        _ => format!("{} min {} s", ms / 60_000, ms % 60_000 / 1_000),
     }
 }
 
