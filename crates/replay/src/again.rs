@@ -8,7 +8,7 @@ use minke_record::{Chain, Draft, Entry, Holder, Kind};
 
 use crate::blobs::{Blobs, Fetch};
 use crate::causes::{Look, Plan};
-use crate::compare::{Comparison, Mismatch, Pair, Pairs, shown};
+use crate::compare::{Comparison, Mismatch, New, Pairs, shown};
 use crate::mind::{Mind, whole};
 use crate::timeline::{LogStep, Timeline};
 use crate::{Difference, ENTRIES, Recipe, ReplayError, Report, Session};
@@ -144,7 +144,7 @@ impl<'l> Walk<'l> {
         step: LogStep<'l>,
         made: &[Draft],
         unknowable: Option<&str>,
-    ) -> Result<Vec<Pair>, (usize, Box<Difference>)> {
+    ) -> Result<New, (usize, Box<Difference>)> {
         let mut comparison = Comparison::new(&self.look.pairs, unknowable);
         let wanted = self.wanted(step);
         for (at, entry) in wanted.iter().enumerate() {
@@ -181,7 +181,7 @@ impl<'l> Walk<'l> {
         step.entries.get(..end.unwrap_or(step.entries.len())).unwrap_or_default()
     }
 
-    fn same(&mut self, step: LogStep<'l>, new: Vec<Pair>) {
+    fn same(&mut self, step: LogStep<'l>, new: New) {
         self.look.pairs.learn(new);
         let wanted = self.wanted(step);
         self.report.entries += wanted.len() as u64;

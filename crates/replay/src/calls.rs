@@ -12,6 +12,14 @@ use crate::causes::{Look, Plan};
 use crate::mind::{Feed, Mind, Pending};
 use crate::timeline::{LogStep, OfCall, result_of};
 
+/// A call that a client made.
+struct Guest<'k> {
+    id: &'k CallId,
+    by: Actor,
+    tool: String,
+    arguments: Text,
+}
+
 impl Look<'_> {
     /// Plans for a step that begins with a dispatch.
     pub(crate) fn dispatched(&self, mind: &Mind, step: LogStep<'_>) -> Result<Vec<Plan>, ReplayError> {
@@ -141,45 +149,79 @@ impl Look<'_> {
 
     /// A call that a client made: nothing of it is in the log before this step.
     fn guest(&self, mind: &Mind, step: LogStep<'_>) -> Result<Option<Plan>, ReplayError> {
-        let seq = step.first.seq;
-        let (id, by) = match &step.first.kind {
-            Kind::ToolDispatch(e) => (&e.call_id, e.by.clone()),
-            Kind::ToolResult(e) => match result_of(e) {
-                Some(id) => (id, e.by.clone()),
-                None => return Ok(None),
-            },
-            Kind::Ask(e) => match &e.subject.call_id {
-                Some(id) if mind.pod.state().call(id).is_none() => {
-                    let dispatch = self.timeline.dispatch(id, step.at).and_then(|e| e.by.clone());
-                    let result = self.timeline.result(id, step.at).and_then(|e| e.by.clone());
-                    (id, dispatch.or(result).or_else(|| Some(Actor::person("replay"))))
-                }
-                _ => return Ok(None),
-            },
-            _ => return Ok(None),
-        };
-        let Some(by) = by else { return Ok(None) };
+        let Some(guest) = self.guest_of(mind, &step.first.kind, step.at) else { return Ok(None) };
         let mut plan = Vec::new();
-        let dispatch = self.timeline.dispatch(id, step.at);
-        let pending = mind.preparing.iter().find(|pending| pending.call_id == *id).cloned();
-        let pending = match (pending, dispatch) {
-            (Some(pending), _) => pending,
-            (None, dispatch) => {
-                let tool = dispatch.map_or_else(String::new, |e| e.tool.clone());
-                let arguments = dispatch.and_then(|e| e.arguments.clone()).unwrap_or_default();
-                let order = Order::CallTool {
-                    name: tool.clone(),
-                    arguments: self.blobs.text(&arguments, seq)?,
-                    call_id: Some(id.clone()),
-                };
-                plan.push(ordered(by, order));
+        let known = mind.preparing.iter().find(|pending| pending.call_id == *guest.id).cloned();
+        let pending = match known {
+            Some(pending) => pending,
+            None => {
+                plan.push(self.called(&guest, step.first.seq)?);
+                let Guest { id, tool, arguments, .. } = guest;
                 Pending { call_id: id.clone(), tool, arguments }
             }
         };
+        let call_id = pending.call_id.clone();
         if let Some(prepared) = self.prepared(mind, step, &pending)? {
-            plan.push(What::Prepared { call_id: id.clone(), prepared }.into());
+            plan.push(What::Prepared { call_id, prepared }.into());
         }
         Ok(Some(plan))
+    }
+
+    /// The client's call that an entry is about, if it is about one.
+    fn guest_of<'k>(&self, mind: &Mind, kind: &'k Kind, at: usize) -> Option<Guest<'k>> {
+        let (id, by) = match kind {
+            Kind::ToolDispatch(e) => (&e.call_id, e.by.clone()?),
+            Kind::ToolResult(e) => (result_of(e)?, e.by.clone()?),
+            Kind::Ask(e) => {
+                let id = e.subject.call_id.as_ref()?;
+                if mind.pod.state().call(id).is_some() {
+                    return None;
+                }
+                let dispatch = self.timeline.dispatch(id, at).and_then(|e| e.by.clone());
+                let result = self.timeline.result(id, at).and_then(|e| e.by.clone());
+                (id, dispatch.or(result).unwrap_or_else(|| Actor::person("replay")))
+            }
+            _ => return None,
+        };
+        // A call that was never made left neither its tool nor its arguments.
+        let dispatch = self.timeline.dispatch(id, at);
+        let tool = dispatch.map_or_else(String::new, |e| e.tool.clone());
+        let arguments = dispatch.and_then(|e| e.arguments.clone()).unwrap_or_default();
+        Some(Guest { id, by, tool, arguments })
+    }
+
+    fn called(&self, guest: &Guest<'_>, seq: u64) -> Result<Feed, ReplayError> {
+        let order = Order::CallTool {
+            name: guest.tool.clone(),
+            arguments: self.blobs.text(&guest.arguments, seq)?,
+            call_id: Some(guest.id.clone()),
+        };
+        Ok(ordered(guest.by.clone(), order))
+    }
+
+    /// Calls of clients that appear after the pod was told to stop: they were made before, since a pod that stops takes
+    /// none, and their tools answered late.
+    pub(crate) fn late_guests(&self, mind: &Mind, step: LogStep<'_>) -> Result<Plan, ReplayError> {
+        let mut plan = Vec::new();
+        let mut seen: Vec<&CallId> = Vec::new();
+        for entry in self.timeline.life_from(step.at).iter().skip(step.entries.len()) {
+            let Some(guest) = self.guest_of(mind, &entry.kind, step.at) else { continue };
+            let known = mind.running.contains(guest.id)
+                || mind.checking.contains(guest.id)
+                || mind.preparing.iter().any(|pending| pending.call_id == *guest.id)
+                || mind
+                    .pod
+                    .state()
+                    .facts
+                    .asks
+                    .iter()
+                    .any(|ask| ask.subject.call_id.as_ref() == Some(guest.id));
+            if !known && !seen.contains(&guest.id) {
+                seen.push(guest.id);
+                plan.push(self.called(&guest, entry.seq)?);
+            }
+        }
+        Ok(plan)
     }
 
     /// Whether the question in this step is about a client's call of which the log keeps nothing else.

@@ -5,11 +5,12 @@
 //! order, and the first that leads to what stands in the log is what happened. None can lead there by itself: a plan
 //! holds inputs, and the entries are the mind's.
 
-use minke_pod::{Timer, What};
+use minke_pod::{FileFound, Timer, What};
 use minke_record::{AlertLevel, Entry, Kind, LlmOutcome, Route, StateWord};
 
 use crate::ReplayError;
 use crate::blobs::Blobs;
+use crate::calls::file_checked;
 use crate::compare::Pairs;
 use crate::mind::{Feed, Mind};
 use crate::recipe::Recipe;
@@ -36,26 +37,31 @@ impl<'l> Look<'l> {
             let routes = self.routes(mind, step);
             plans.iter_mut().for_each(|plan| plan.insert(0, routes.clone().into()));
         }
-        let mut unseen = Vec::new();
+        let first = plans.clone();
+        for before in self.unseen(mind, step)? {
+            plans.extend(first.iter().map(|plan| before.iter().chain(plan).cloned().collect::<Plan>()));
+        }
+        Ok(plans)
+    }
+
+    /// Inputs that can have come before any step without leaving an entry, each tried alone.
+    fn unseen(&self, mind: &Mind, step: LogStep<'l>) -> Result<Vec<Plan>, ReplayError> {
+        let mut unseen: Vec<Plan> = Vec::new();
         if mind.storage_failed {
-            unseen.push(What::StorageBack.into());
+            unseen.push(vec![What::StorageBack.into()]);
         }
         if step.ends_run() {
-            unseen.push(self.after_run());
+            unseen.push(self.late_guests(mind, step)?.into_iter().chain([self.after_run()]).collect());
+        }
+        if !mind.checking.is_empty() {
+            // The file showed that the call had not happened, and it was run again.
+            unseen.push(mind.checking.iter().map(|id| file_checked(id, FileFound::Before)).collect());
         }
         if !step.opens_run() {
             let none = What::Routes { route: None, no_route: String::new(), fallbacks: Vec::new() };
-            unseen.push(none.into());
+            unseen.push(vec![none.into()]);
         }
-        let first = plans.clone();
-        for before in unseen {
-            plans.extend(first.iter().map(|plan| {
-                let mut plan = plan.clone();
-                plan.insert(0, before.clone());
-                plan
-            }));
-        }
-        Ok(plans)
+        Ok(unseen)
     }
 
     /// The models that the run which opens here can ask.
@@ -93,7 +99,7 @@ impl<'l> Look<'l> {
             Kind::StateChange(e) if e.by.is_none() && e.state == StateWord::Working => {
                 Ok(mind.requests.keys().map(|call| vec![What::Timer(Timer::Retry(*call)).into()]).collect())
             }
-            Kind::StateChange(e) => Ok(self.state_changed(step, e)),
+            Kind::StateChange(e) => self.state_changed(mind, step, e),
             Kind::Alert(_) => self.alerted(mind, step),
             Kind::ToolDispatch(_) => self.dispatched(mind, step),
             Kind::Ask(e) => match &e.subject.call_id {
@@ -105,7 +111,7 @@ impl<'l> Look<'l> {
                 let pausing: Vec<Plan> = plans.iter().map(|plan| self.paused_before(step, plan)).collect();
                 plans.extend(pausing);
                 plans.push(vec![self.pause(step), What::Timer(Timer::PauseGrace).into()]);
-                let closed = self.closed(step)?;
+                let closed = self.closed(mind, step)?;
                 // A step that ends the run was more likely led to by whoever ended it.
                 let at = if step.ends_run() && !mind_waits_for(mind, e) { 0 } else { plans.len() };
                 plans.splice(at..at, closed);
@@ -115,13 +121,13 @@ impl<'l> Look<'l> {
             Kind::Answer(e) => match self.answered(e) {
                 Some(plan) => Ok(vec![plan]),
                 None => {
-                    let mut plans = self.closed(step)?;
+                    let mut plans = self.closed(mind, step)?;
                     plans.push(storage_failed());
                     Ok(plans)
                 }
             },
             Kind::TurnEnd(_) | Kind::RunCompleted(_) | Kind::RunErrored(_) | Kind::Rewound(_) => {
-                self.closed(step)
+                self.closed(mind, step)
             }
             Kind::Renamed(_)
             | Kind::Archived(_)
@@ -180,7 +186,7 @@ impl<'l> Look<'l> {
         }
         let before = Taken::new(self, step, *call, asked).before_the_cut()?;
         let after = |closed: Plan| before.iter().cloned().chain(closed).collect();
-        Ok(self.closed(step)?.into_iter().map(after).collect())
+        Ok(self.closed(mind, step)?.into_iter().map(after).collect())
     }
 
     /// An alert at the beginning of a step: a hand's own, or about what the model said.

@@ -18,13 +18,15 @@ const SHOWN_CHARS: usize = 240;
 const BEFORE_CHARS: usize = 40;
 
 /// An id of the log and the one here that stands for it.
-pub(crate) type Pair = (Uuid, Uuid);
+type Pair = (Uuid, Uuid);
 
 /// Ids of the log and those that stand for them here.
 #[derive(Debug, Default)]
 pub(crate) struct Pairs {
     here: HashMap<Uuid, Uuid>,
     log: HashMap<Uuid, Uuid>,
+    /// Words of the log that cannot be made again, and those that stand for them here.
+    words: HashMap<String, String>,
 }
 
 impl Pairs {
@@ -33,12 +35,20 @@ impl Pairs {
         self.here.get(&log).copied().unwrap_or(log)
     }
 
-    pub(crate) fn learn(&mut self, new: Vec<Pair>) {
-        for (log, here) in new {
+    pub(crate) fn learn(&mut self, new: New) {
+        for (log, here) in new.ids {
             self.here.insert(log, here);
             self.log.insert(here, log);
         }
+        self.words.extend(new.words);
     }
+}
+
+/// What one comparison has learnt.
+#[derive(Debug, Default)]
+pub(crate) struct New {
+    ids: Vec<Pair>,
+    words: Vec<(String, String)>,
 }
 
 /// Where two entries part.
@@ -52,14 +62,14 @@ pub(crate) struct Mismatch {
 /// One comparison of a step; what it learns holds if the whole step is the same.
 pub(crate) struct Comparison<'a> {
     pairs: &'a Pairs,
-    pub(crate) new: Vec<Pair>,
+    pub(crate) new: New,
     /// A field that is not compared, because what it is made from is not in the log.
     unknowable: Option<&'a str>,
 }
 
 impl<'a> Comparison<'a> {
     pub(crate) fn new(pairs: &'a Pairs, unknowable: Option<&'a str>) -> Comparison<'a> {
-        Comparison { pairs, new: Vec::new(), unknowable }
+        Comparison { pairs, new: New::default(), unknowable }
     }
 
     pub(crate) fn entry(&mut self, log: &Entry, here: &Draft) -> Result<(), Mismatch> {
@@ -101,16 +111,16 @@ impl<'a> Comparison<'a> {
         let known = |id: Uuid, side: &HashMap<Uuid, Uuid>| side.contains_key(&id);
         let fresh = !known(log, &self.pairs.here)
             && !known(here, &self.pairs.log)
-            && !self.new.iter().any(|(a, b)| *a == log || *b == here);
+            && !self.new.ids.iter().any(|(a, b)| *a == log || *b == here);
         if made && fresh {
-            self.new.push((log, here));
+            self.new.ids.push((log, here));
             return Ok(());
         }
         Err(Mismatch { field: field.to_owned(), log: log.to_string(), here: here.to_string() })
     }
 
     fn paired(&self, log: Uuid, here: Uuid) -> bool {
-        let new = || self.new.contains(&(log, here));
+        let new = || self.new.ids.contains(&(log, here));
         self.pairs.here.get(&log).map_or_else(|| log == here || new(), |paired| *paired == here)
     }
 
@@ -145,7 +155,11 @@ impl<'a> Comparison<'a> {
             (Value::String(theirs), Value::String(ours)) if theirs != ours => {
                 let ids = (Uuid::parse_str(theirs), Uuid::parse_str(ours));
                 let paired = matches!(ids, (Ok(a), Ok(b)) if self.paired(a, b));
-                if paired || self.unknowable.is_some_and(|field| path.join(".") == field) {
+                if paired || self.pairs.words.get(theirs) == Some(ours) {
+                    return Ok(());
+                }
+                if self.unknowable.is_some_and(|field| path.join(".") == field) {
+                    self.new.words.push((theirs.clone(), ours.clone()));
                     return Ok(());
                 }
                 Err(self.mismatch(path, Some(log), Some(here)))

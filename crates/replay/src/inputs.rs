@@ -12,12 +12,17 @@ use minke_record::{
 use crate::ReplayError;
 use crate::calls::ordered;
 use crate::causes::{Look, Plan};
-use crate::mind::Feed;
+use crate::mind::{Feed, Mind};
 use crate::timeline::LogStep;
 
 /// Who gave an order that the log does not name.
 fn somebody() -> Actor {
     Actor::person("replay")
+}
+
+/// Whether a pod takes nothing more after this.
+fn is_the_end(what: &What) -> bool {
+    matches!(what, What::Signal | What::Timer(Timer::IdleExit))
 }
 
 impl Look<'_> {
@@ -79,16 +84,21 @@ impl Look<'_> {
     }
 
     /// What a `state` entry at the beginning of a step tells.
-    pub(crate) fn state_changed(&self, step: LogStep<'_>, change: &StateChange) -> Vec<Plan> {
-        let Some(by) = change.by.clone() else { return Vec::new() };
+    pub(crate) fn state_changed(
+        &self,
+        mind: &Mind,
+        step: LogStep<'_>,
+        change: &StateChange,
+    ) -> Result<Vec<Plan>, ReplayError> {
+        let Some(by) = change.by.clone() else { return Ok(Vec::new()) };
         if change.state == StateWord::Working {
-            return vec![vec![ordered(by, Order::Resume { detail: change.reason.clone() })]];
+            return Ok(vec![vec![ordered(by, Order::Resume { detail: change.reason.clone() })]]);
         }
-        self.stopped(step).into_iter().collect()
+        self.closed(mind, step)
     }
 
     /// Who closed the run, or gave up one that was closed, in a step that nothing else led to.
-    pub(crate) fn closed(&self, step: LogStep<'_>) -> Result<Vec<Plan>, ReplayError> {
+    pub(crate) fn closed(&self, mind: &Mind, step: LogStep<'_>) -> Result<Vec<Plan>, ReplayError> {
         let mut plans: Vec<Plan> = Vec::new();
         let interrupted = step.has(|kind| match kind {
             Kind::RunCompleted(e) => matches!(e.result, RunResult::Cancelled | RunResult::RolledBack),
@@ -97,10 +107,13 @@ impl Look<'_> {
         if interrupted && step.opens_run() {
             plans.extend(self.said(step, RunMode::Interrupt)?.map(|said| vec![said]));
         }
-        plans.extend(self.stopped(step));
-        if interrupted {
-            plans.push(vec![ordered(somebody(), Order::Shutdown { mode: ShutdownMode::Now })]);
+        let late = self.late_guests(mind, step)?;
+        if let Some(stopped) = self.stopped(step) {
+            let ends_life = matches!(stopped.first(), Some(Feed::What(what)) if is_the_end(what));
+            plans.push(if ends_life { late.iter().cloned().chain(stopped).collect() } else { stopped });
         }
+        let shutdown = ordered(somebody(), Order::Shutdown { mode: ShutdownMode::Now });
+        plans.push(late.into_iter().chain([shutdown]).collect());
         Ok(plans)
     }
 

@@ -85,7 +85,16 @@ impl<'a, 'l> Taken<'a, 'l> {
         }
         self.begin();
         let said = self.feeds.clone();
-        Ok(self.failures().into_iter().map(|end| said.iter().cloned().chain([end]).collect()).collect())
+        // Thinking that had begun is dropped without a trace, except that the request is not made again.
+        let thinking = ModelEvent::BlockStart { index: UNNUMBERED, kind: BlockKind::Thinking };
+        let mut thought = said.clone();
+        thought.push(What::Model { call: self.call, event: thinking }.into());
+        let failures = self.failures();
+        let ends = |said: Plan| {
+            let with = move |end: &Feed| said.iter().cloned().chain([end.clone()]).collect();
+            failures.iter().map(with).collect::<Vec<Plan>>()
+        };
+        Ok([said, thought].into_iter().flat_map(ends).collect())
     }
 
     /// How a request can have failed that was recorded without its end.
@@ -235,7 +244,7 @@ impl<'a, 'l> Taken<'a, 'l> {
 }
 
 fn unnumbered(seq: u64) -> u32 {
-    UNNUMBERED.saturating_add(u32::try_from(seq).unwrap_or(u32::MAX - UNNUMBERED))
+    (UNNUMBERED + 1).saturating_add(u32::try_from(seq).unwrap_or(u32::MAX))
 }
 
 fn usage(e: &LlmUsage) -> TokenUsage {

@@ -9,11 +9,18 @@ use minke_llm::{Foot, Head, Recording, Settings, TapeWriter};
 use minke_model::{BlockKind, ModelEvent, Tape};
 use minke_record::{Blob, Entry, Item, Kind, LlmEnd, LlmOutcome, RunResult};
 use minke_replay::{Difference, Recipe, Report, Session, replay};
-use minke_testkit::{Hands, Left, STORY_PROMPT, Said, Story, SyncWhen, left, left_killed, story_tools};
+use minke_testkit::{
+    Hands, Left, STORY_PROMPT, Said, Story, SyncWhen, left, left_killed, simulated_logs, story_tools,
+};
 use serde_json::{Value, json};
 
 /// How much of an entry is shown when a session differs.
 const LINE_CHARS: usize = 300;
+/// How many entries around it.
+const NEAR: u64 = 40;
+/// How many seeds are simulated, and for how long.
+const SEEDS: u64 = 6;
+const ACTS: usize = 1_500;
 
 fn stories() -> Vec<Story> {
     let place = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/stories");
@@ -98,19 +105,26 @@ fn again(left: &Left, recipe: &Recipe<'_>, until: Option<u64>) -> Report {
 /// The report, or the log and the difference in it.
 fn identical(what: &str, left: &Left) -> Result<Report, String> {
     let report = again(left, &recipe(), None);
-    let entries = left.log.entries();
-    if let Some(difference) = &report.difference {
-        let line = |entry: &Entry| {
-            let text: String = format!("{:?}", entry.kind).chars().take(LINE_CHARS).collect();
-            format!("{:>4} {} {text}\n", entry.seq, if entry.more { "+" } else { " " })
-        };
-        let log: String = entries.iter().map(line).collect();
-        return Err(format!("{what}: {difference:#?}\n{log}"));
+    match differs(what, left.log.entries(), &report) {
+        Some(why) => Err(why),
+        None => Ok(report),
     }
-    if report.entries != entries.len() as u64 {
-        return Err(format!("{what}: {} of {} entries were compared", report.entries, entries.len()));
-    }
-    Ok(report)
+}
+
+/// The difference, with the log around it.
+fn differs(what: &str, entries: &[Entry], report: &Report) -> Option<String> {
+    let Some(difference) = &report.difference else {
+        let whole = report.entries == entries.len() as u64;
+        return (!whole)
+            .then(|| format!("{what}: {} of {} entries were compared", report.entries, entries.len()));
+    };
+    let line = |entry: &Entry| {
+        let text: String = format!("{:?}", entry.kind).chars().take(LINE_CHARS).collect();
+        format!("{:>4} {} {text}\n", entry.seq, if entry.more { "+" } else { " " })
+    };
+    let near = |entry: &&Entry| entry.seq.abs_diff(difference.seq) < NEAR;
+    let log: String = entries.iter().filter(near).map(line).collect();
+    Some(format!("{what}: {difference:#?}\n{log}"))
 }
 
 #[test]
@@ -380,4 +394,26 @@ fn a_replay_stops_where_it_is_told() {
     let session = Session { base: &[], entries: &entries };
     assert_eq!(replay(session, &recipe(), &mut fetch, Some(last - 1)).unwrap().difference, None);
     assert!(replay(session, &recipe(), &mut fetch, Some(last)).unwrap().difference.is_some());
+}
+
+/// Sessions that nobody planned: random orders, faults, deaths, and a model that says anything. Their replies have no
+/// recordings, so what is put to the test is how replay finds out what came from outside.
+#[test]
+fn simulated_sessions_replay() {
+    let (mut sessions, mut entries) = (0, 0);
+    let mut differ = Vec::new();
+    let seeds = std::env::var("MINKE_SIM_SEEDS").ok().and_then(|count| count.parse().ok()).unwrap_or(SEEDS);
+    for seed in 0..seeds {
+        let logs = simulated_logs(seed, ACTS).unwrap_or_else(|why| panic!("seed {seed}: {why}"));
+        for (at, log) in logs.iter().enumerate() {
+            let mut fetch = |name: &str| Err(format!("no blob {name} was kept"));
+            let session = Session { base: &[], entries: log };
+            let report = replay(session, &recipe(), &mut fetch, None).unwrap_or_else(|e| panic!("{e}"));
+            (sessions, entries) = (sessions + 1, entries + report.entries);
+            differ.extend(differs(&format!("seed {seed}, pod {at}"), log, &report));
+        }
+    }
+    eprintln!("{sessions} simulated sessions, {entries} entries");
+    assert!(differ.is_empty(), "{} differ:\n{}", differ.len(), differ.join("\n"));
+    assert!(entries > 1_000, "{entries}");
 }
