@@ -1,7 +1,7 @@
-//! HTTP: one stack for all providers: connections, certificates, proxies, deadlines.
+//! HTTP: one stack for all providers: connections, certificates, deadlines, addresses.
 //!
 //! Here: sending one request and reading its answer piece by piece, and what went wrong with the transport, in words.
-//! Elsewhere: what is sent (`build`), what an error status means (`classify`), keys (`provider`).
+//! Elsewhere: proxies (`proxy`), what is sent (`build`), what an error status means (`classify`), keys (`provider`).
 //! Invariant: nothing is built before the first request, and the system's certificates are not read for `http://`
 //! (`tests/http.rs`); no redirect is followed, so a key goes nowhere else; every wait has a deadline.
 
@@ -12,9 +12,10 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use reqwest::header::{HeaderMap, HeaderValue};
-use reqwest::{Client, NoProxy, Proxy, Response, Url};
+use reqwest::{Client, Response, Url};
 
 use crate::problem::{Problem, Reason};
+use crate::proxy::{Proxies, Via};
 
 const USER_AGENT: &str = concat!("minke/", env!("CARGO_PKG_VERSION"));
 /// How long a connection is kept for the next request: longer than a person thinks, shorter than most servers keep it.
@@ -254,110 +255,6 @@ fn shown_seconds(time: Duration) -> String {
     format!("{} s", time.as_secs_f64())
 }
 
-/// The proxies of the usual variables.
-#[derive(Debug, Default)]
-struct Proxies {
-    http: Option<Via>,
-    https: Option<Via>,
-    except: String,
-    matcher: Option<hyper_util::client::proxy::matcher::Matcher>,
-    /// A variable that holds no address: nothing is sent past it unseen.
-    bad: Option<String>,
-}
-
-/// A proxy, and the variable that names it.
-#[derive(Debug, Clone)]
-struct Via {
-    variable: &'static str,
-    url: Url,
-}
-
-impl std::fmt::Display for Via {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let host = self.url.host_str().unwrap_or("?");
-        write!(f, "{} ({}://{host}", self.variable, self.url.scheme())?;
-        self.url.port().map_or(Ok(()), |port| write!(f, ":{port}"))?;
-        f.write_str(")")
-    }
-}
-
-impl Proxies {
-    fn read(env: &dyn Fn(&str) -> Option<String>) -> Proxies {
-        let mut proxies = Proxies::default();
-        let first = |names: [&'static str; 2]| {
-            let set =
-                |name: &'static str| Some((name, env(name)?)).filter(|(_, value)| !value.trim().is_empty());
-            names.into_iter().find_map(set)
-        };
-        let mut via = |names| {
-            let (variable, value) = first(names)?;
-            match parse_proxy(value.trim()) {
-                Some(url) => Some(Via { variable, url }),
-                None => {
-                    proxies.bad.get_or_insert_with(|| variable.to_owned());
-                    None
-                }
-            }
-        };
-        let all = via(["ALL_PROXY", "all_proxy"]);
-        let https = via(["HTTPS_PROXY", "https_proxy"]);
-        // In a CGI program HTTP_PROXY is a header that anybody can send.
-        let http = if env("REQUEST_METHOD").is_some() { None } else { via(["HTTP_PROXY", "http_proxy"]) };
-        proxies.http = http.or_else(|| all.clone());
-        proxies.https = https.or(all);
-        proxies.except = first(["NO_PROXY", "no_proxy"]).map(|(_, value)| value).unwrap_or_default();
-        let matcher = hyper_util::client::proxy::matcher::Matcher::builder();
-        let url = |via: &Option<Via>| via.as_ref().map(|via| via.url.to_string()).unwrap_or_default();
-        let matcher = matcher.http(url(&proxies.http)).https(url(&proxies.https)).no(proxies.except.clone());
-        proxies.matcher = Some(matcher.build());
-        proxies
-    }
-
-    /// The proxy that a request to this address goes through.
-    fn applies(&self, url: &Url) -> Option<&Via> {
-        let uri = url.as_str().parse().ok()?;
-        self.matcher.as_ref()?.intercept(&uri)?;
-        match url.scheme() {
-            "https" => self.https.as_ref(),
-            _ => self.http.as_ref(),
-        }
-    }
-
-    fn install(&self, builder: reqwest::ClientBuilder) -> Result<reqwest::ClientBuilder, Problem> {
-        if let Some(variable) = &self.bad {
-            let text =
-                format!("the variable {variable} holds no address of a proxy, such as http://proxy:3128");
-            return Err(Problem::new(Reason::Proxy, text));
-        }
-        // Where the system itself names proxies, it is asked when no variable does.
-        let system = cfg!(any(target_os = "macos", target_os = "windows"));
-        if system && self.http.is_none() && self.https.is_none() {
-            return Ok(builder);
-        }
-        let except = || NoProxy::from_string(&self.except);
-        let bad = |via: &Via| Problem::new(Reason::Proxy, format!("{via} cannot be used"));
-        let mut builder = builder.no_proxy();
-        if let Some(via) = &self.http {
-            builder = builder.proxy(Proxy::http(via.url.clone()).map_err(|_| bad(via))?.no_proxy(except()));
-        }
-        if let Some(via) = &self.https {
-            builder = builder.proxy(Proxy::https(via.url.clone()).map_err(|_| bad(via))?.no_proxy(except()));
-        }
-        Ok(builder)
-    }
-}
-
-/// `http://proxy:3128`, or the same without a scheme.
-fn parse_proxy(value: &str) -> Option<Url> {
-    let url = match value.contains("://") {
-        true => Url::parse(value),
-        false => Url::parse(&format!("http://{value}")),
-    };
-    let known =
-        |url: &Url| matches!(url.scheme(), "http" | "https" | "socks4" | "socks4a" | "socks5" | "socks5h");
-    url.ok().filter(|url| url.has_host() && known(url))
-}
-
 /// The address of a request: a base with or without its version, with or without a slash at its end.
 pub(crate) fn endpoint(base: &Url, version: &str, path: &str) -> Result<Url, Problem> {
     let bad =
@@ -438,23 +335,5 @@ mod tests {
             join("https://g.example?k=v", "v1beta", "m?alt=sse"),
             "https://g.example/v1beta/m?k=v&alt=sse"
         );
-    }
-
-    #[test]
-    fn the_proxy_of_a_request_is_told_without_its_password() {
-        let variables = [
-            ("HTTPS_PROXY", "http://user:hidden@proxy.example:3128"),
-            ("http_proxy", "plain.example:8080"),
-            ("NO_PROXY", "inside.example,10.0.0.0/8"),
-        ];
-        let http = Http::new(&|name| {
-            variables.iter().find(|(have, _)| *have == name).map(|(_, value)| (*value).to_owned())
-        });
-        let via = |url: &str| http.proxy_for(&Url::parse(url).unwrap());
-        assert_eq!(via("https://a.example").as_deref(), Some("HTTPS_PROXY (http://proxy.example:3128)"));
-        assert_eq!(via("http://a.example").as_deref(), Some("http_proxy (http://plain.example:8080)"));
-        assert_eq!(via("https://inside.example"), None);
-        assert_eq!(via("http://10.1.2.3"), None);
-        assert_eq!(Http::new(&|_| None).proxy_for(&Url::parse("https://a.example").unwrap()), None);
     }
 }

@@ -19,6 +19,7 @@ mod pick;
 mod priced;
 mod problem;
 mod provider;
+mod proxy;
 mod resolve;
 mod scripted;
 mod settings;

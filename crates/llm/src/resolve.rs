@@ -192,20 +192,8 @@ impl Resolving<'_> {
         };
         let keys = Keys::new(self.provider, &auth, refused, catalog, self.around);
         picker.note("key", &keys.shown(), &auth_origin);
-        let model_id = picker.pick("model_id", |e| e.model_id.clone()).unwrap_or_else(|| {
-            picker.note("model_id", &self.model, &Origin::Reference);
-            self.model.to_owned()
-        });
+        let settings = self.settings(scheme, &mut picker);
         let context_window = picker.pick("context_window", |e| e.context_window);
-        let max_output = picker.pick("max_output", |e| e.max_output);
-        let settings = Settings {
-            scheme,
-            provider: self.provider.to_owned(),
-            model_id,
-            max_output,
-            capability: picker.capability(),
-            quirks: picker.quirks(),
-        };
         let setup = Setup {
             model: self.model.to_owned(),
             key_header: picker.pick("key_header", |e| e.key_header.clone()),
@@ -225,7 +213,7 @@ impl Resolving<'_> {
         Ok(Resolved {
             route: Route { provider: self.provider.to_owned(), model: self.model.to_owned(), scheme },
             context_window,
-            max_output,
+            max_output: settings.max_output,
             prices,
             settings,
             alerts,
@@ -234,6 +222,21 @@ impl Resolving<'_> {
             model: Arc::new(provider),
             origins: picker.into_fields(),
         })
+    }
+
+    fn settings(&self, scheme: Scheme, picker: &mut Picker<'_>) -> Settings {
+        let model_id = picker.pick("model_id", |e| e.model_id.clone()).unwrap_or_else(|| {
+            picker.note("model_id", &self.model, &Origin::Reference);
+            self.model.to_owned()
+        });
+        Settings {
+            scheme,
+            provider: self.provider.to_owned(),
+            model_id,
+            max_output: picker.pick("max_output", |e| e.max_output),
+            capability: picker.capability(),
+            quirks: picker.quirks(),
+        }
     }
 
     fn bad(&self, key: &'static str, why: String) -> ResolveError {
