@@ -278,6 +278,7 @@ mod tests {
             (r#"{"on": tr"#, json!({ "on": true })),
             (r#"{"n": -"#, json!({ "n": 0 })),
             (r#"{"n": 1.5e"#, json!({ "n": 1.5 })),
+            (r#"{"n": 1.5e-"#, json!({ "n": 1.5 })),
             (r#"{"t": "a\"#, json!({ "t": "a" })),
             (r#"{"t": "a\ud83d\ude"#, json!({ "t": "a" })),
             (r#"{"t": "a\ud83d\ude00"#, json!({ "t": "a😀" })),

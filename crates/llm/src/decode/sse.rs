@@ -56,12 +56,14 @@ impl Sse {
                 bounded(self.line.len() + line.len())?;
                 self.line.extend_from_slice(line);
                 let whole = std::mem::take(&mut self.line);
-                // What is in the old buffer does not outlive it: `lone` is for lines of the chunk.
+                // What is in this buffer does not live as long as the chunk, so it cannot be `lone`.
                 self.hold(lone.take())?;
                 let mut own = None;
                 self.take_line(&whole, &mut own, sink)?;
-                self.hold(own)?;
-                self.line = emptied(whole);
+                match own.map(|value| whole.len() - value.len()) {
+                    Some(before) => self.keep(whole, before),
+                    None => self.line = emptied(whole),
+                }
             }
         }
         self.hold(lone)
@@ -84,6 +86,13 @@ impl Sse {
             Some(line) => self.add_data(line),
             None => Ok(()),
         }
+    }
+
+    /// Makes a line that came in pieces the event's data without another copy: it may be the largest thing there is.
+    fn keep(&mut self, mut line: Vec<u8>, before: usize) {
+        line.drain(..before);
+        self.data = line;
+        self.has_data = true;
     }
 
     fn add_data(&mut self, line: &[u8]) -> Result<(), Problem> {
