@@ -100,7 +100,7 @@ pub(crate) async fn live(mut args: PodArgs, store: Arc<dyn Store>) -> Ending {
             });
             // A launcher that is gone does not stop the pod: whoever wants it finds it by its name.
             say(ready, &line);
-            driver.run(listener).await
+            Box::pin(driver.run(listener)).await
         }
         Err(error) => {
             let failed = error.failed();

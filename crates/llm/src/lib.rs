@@ -1,7 +1,10 @@
 //! llm: providers, from a prompt to a stream of `ModelEvent`s.
 //!
-//! Here: which model a reference means (`resolve`), and `scripted`, the model inside the binary. Other providers join as
-//! one file each. Elsewhere: the stream contract (`model`), when to try again (`pod`).
+//! The walk of a request: which model a reference means (`resolve`, out of `catalog`), the bytes that are sent (`build`),
+//! the transport (`http`), the bytes that come back (`decode`), what a failure means (`classify`) and what a person can
+//! do about it (`advice`), without what nobody is to see (`veil`, `cover`), kept for replay (`tape`); all of it joined in
+//! `provider`. Beside it `scripted`, the model inside the binary, and `mock`, which speaks the other side of the wire.
+//! Elsewhere: the stream contract (`model`), when to try again (`pod`).
 
 mod advice;
 mod around;

@@ -220,7 +220,9 @@ impl Pod {
         if let Some(usage) = &reply.usage {
             self.note_usage(m, reply.call, usage);
         }
-        Kept { call: reply.call, said, attempts: reply.attempts, recording: reply.recording }
+        // An attempt that is only waited for has not been made.
+        let attempts = reply.attempts.saturating_sub(u32::from(reply.retry_at.is_some()));
+        Kept { call: reply.call, said, attempts, recording: reply.recording }
     }
 
     /// The request is over. Its recording goes into the same step, so there is none that nothing names.
