@@ -5,7 +5,7 @@
 
 use std::path::{Path, PathBuf};
 
-use minke_llm::{Foot, Head, Recording, Settings, TapeWriter};
+use minke_llm::{Foot, Head, Recording, Scheme, Settings, TapeWriter};
 use minke_model::{BlockKind, ModelEvent, Tape};
 use minke_record::{Blob, Entry, Item, Kind, LlmEnd, LlmOutcome, RunResult};
 use minke_replay::{Difference, Recipe, Report, Session, replay};
@@ -19,7 +19,7 @@ const LINE_CHARS: usize = 300;
 /// How many entries around it.
 const NEAR: u64 = 40;
 /// How many seeds are simulated, and for how long.
-const SEEDS: u64 = 6;
+const SEEDS: u64 = 4;
 const ACTS: usize = 1_500;
 
 fn stories() -> Vec<Story> {
@@ -200,7 +200,7 @@ fn killed_sessions_replay() {
         if at % 4 != 0 {
             continue;
         }
-        for left in left_killed(story, 5, recorder).unwrap_or_else(|failure| panic!("{failure}")) {
+        for left in left_killed(story, 7, recorder).unwrap_or_else(|failure| panic!("{failure}")) {
             differ.extend(identical(&story.name, &left).err());
             sessions += 1;
         }
@@ -277,29 +277,35 @@ fn a_flipped_byte_of_a_recording_is_seen() {
     }
 }
 
+/// A session with another recording in the place of its only one.
+fn forged(left: &Left, change: impl Fn(&mut Head, &mut String)) -> Report {
+    let name = left.log.entries().iter().find_map(stream_blob).unwrap();
+    let recording = Recording::read(left.log.blob(name).unwrap()).unwrap();
+    let [attempt] = &recording.attempts[..] else { panic!("{recording:?}") };
+    let mut head: Head = serde_json::from_str(&attempt.head).unwrap();
+    let mut said = String::from_utf8(attempt.bytes.clone()).unwrap();
+    change(&mut head, &mut said);
+    let mut tape = TapeWriter::new();
+    tape.push(&Tape::Head(head.line()));
+    tape.push(&Tape::Bytes(said.into_bytes()));
+    tape.push(&Tape::Foot(attempt.foot.clone().unwrap()));
+    let blob = Blob::new(tape.finish().unwrap());
+    let mut entries = left.log.entries().to_vec();
+    for entry in &mut entries {
+        if let Kind::LlmEnd(end) = &mut entry.kind {
+            (end.stream_blob, end.stream_bytes) = (Some(blob.name.blob.clone()), Some(blob.name.bytes));
+        }
+    }
+    let mut fetch = |_: &str| Ok(blob.content.clone());
+    replay(Session { base: &[], entries: &entries }, &recipe(), &mut fetch, None).unwrap()
+}
+
 /// A recording that says something else than the log has is a difference, and it is the decoder that says so.
 #[test]
 fn another_word_in_a_recording_is_a_difference() {
     let left = told("plain_answer");
-    let name = left.log.entries().iter().find_map(stream_blob).unwrap();
-    let recording = Recording::read(left.log.blob(name).unwrap()).unwrap();
-    let [attempt] = &recording.attempts[..] else { panic!("{recording:?}") };
-    let said = String::from_utf8(attempt.bytes.clone()).unwrap();
-    let other = said.replacen("\"text\":\"", "\"text\":\"Well. ", 1);
-    assert_ne!(said, other, "{said}");
-    let mut tape = TapeWriter::new();
-    tape.push(&Tape::Head(attempt.head.clone()));
-    tape.push(&Tape::Bytes(other.into_bytes()));
-    tape.push(&Tape::Foot(attempt.foot.clone().unwrap()));
-    let forged = Blob::new(tape.finish().unwrap());
-    let mut entries = left.log.entries().to_vec();
-    for entry in &mut entries {
-        if let Kind::LlmEnd(end) = &mut entry.kind {
-            (end.stream_blob, end.stream_bytes) = (Some(forged.name.blob.clone()), Some(forged.name.bytes));
-        }
-    }
-    let mut fetch = |_: &str| Ok(forged.content.clone());
-    let report = replay(Session { base: &[], entries: &entries }, &recipe(), &mut fetch, None).unwrap();
+    assert_eq!(forged(&left, |_, _| {}).difference, None);
+    let report = forged(&left, |_, said| *said = said.replacen("\"text\":\"", "\"text\":\"Well. ", 1));
     let found = report.difference.unwrap();
     assert_eq!(
         (found.kind.as_str(), found.field.as_str()),
@@ -307,6 +313,20 @@ fn another_word_in_a_recording_is_a_difference() {
         "{found:?}"
     );
     assert!(found.replay.starts_with("Well. "), "{found:?}");
+}
+
+/// The body of a request is built again by the real code; one that is not what was sent is a difference.
+#[test]
+fn a_request_that_would_be_built_otherwise_is_found() {
+    let report = forged(&told("plain_answer"), |head, _| {
+        head.settings.scheme = Scheme::Anthropic;
+        head.request_sha256 = "0".repeat(64);
+    });
+    let found = report.difference.unwrap();
+    assert_eq!(found.kind, "llm_call", "{found:?}");
+    assert!(found.field.contains("the body of the request"), "{found:?}");
+    assert!(found.replay.len() == 64 && found.replay != found.log, "{found:?}");
+    assert_eq!(report.rebuilt, 0);
 }
 
 /// An echo of the log would not mind: every entry that a mind makes is changed, one at a time, and each is found.
