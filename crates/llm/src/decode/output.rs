@@ -84,9 +84,7 @@ impl Output {
             Some(at) => at,
             None => self.enter(place, ItemKind::Message),
         };
-        if self.items.get(at).is_some_and(|item| item.kind == ItemKind::Message) {
-            self.content(at, index, part, out);
-        }
+        self.content(at, index, part, out);
     }
 
     /// An item begins. One that stands at the same place is another, unless it has the same id or nobody announced it:
@@ -96,9 +94,7 @@ impl Output {
         let kind = ItemKind::of(item);
         let known = self.find(place, &kind).filter(|at| {
             self.items.get(*at).is_some_and(|seen| {
-                !seen.finished
-                    && seen.kind == kind
-                    && (!seen.announced || (seen.id.is_some() && seen.id.as_deref() == place.id))
+                !seen.finished && (!seen.announced || (seen.id.is_some() && seen.id.as_deref() == place.id))
             })
         });
         let at = known.unwrap_or_else(|| self.enter(place, kind));
@@ -114,9 +110,7 @@ impl Output {
         let place = Place { id: text_field(item, "id").or(place.id), ..place };
         let kind = ItemKind::of(item);
         let open = self.find(place, &kind).filter(|at| {
-            self.items
-                .get(*at)
-                .is_some_and(|seen| seen.kind == kind && (!seen.finished || seen.id.as_deref() == place.id))
+            self.items.get(*at).is_some_and(|seen| !seen.finished || seen.id.as_deref() == place.id)
         });
         let at = open.unwrap_or_else(|| self.enter(place, kind));
         self.finish(at, item, whole, out);
@@ -141,7 +135,8 @@ impl Output {
         }
     }
 
-    /// Which of the items that were seen this one is: by id, by call id, by place, or by what it says.
+    /// Which of the items that were seen this one is: by id, by call id, by place, by what it says, or because it
+    /// is the one that nobody has ended.
     fn known(&self, free: &[usize], index: u64, item: &Value) -> Option<usize> {
         let kind = ItemKind::of(item);
         let (id, call_id) = (text_field(item, "id"), text_field(item, "call_id"));
@@ -156,13 +151,16 @@ impl Output {
                 })
             })
             .or_else(|| same().find(|(_, seen)| call_id.is_none() && seen.begins(item)))
+            .or_else(|| same().find(|(_, seen)| call_id.is_none() && !seen.finished))
             .map(|(at, _)| at)
     }
 
-    /// The item that an event belongs to: by place and id, by place alone (ids change between events on some servers),
-    /// by id alone, or the last open one of its kind.
+    /// The item of this kind that an event belongs to: by place and id, by place alone (ids change between events on
+    /// some servers), by id alone, or the last open one. The kind counts, because some servers give a message and the
+    /// reasoning before it the same place.
     fn find(&self, place: Place<'_>, kind: &ItemKind) -> Option<usize> {
-        let last = |is: &dyn Fn(&Item) -> bool| self.items.iter().rposition(is);
+        let last =
+            |is: &dyn Fn(&Item) -> bool| self.items.iter().rposition(|item| item.kind == *kind && is(item));
         let id = place.id.filter(|id| !id.is_empty());
         let same_id = |item: &Item| id.is_some() && item.id.as_deref() == id;
         match place.index {
@@ -170,7 +168,7 @@ impl Output {
                 .or_else(|| last(&|item| item.index == place.index))
                 .or_else(|| last(&|item| item.index.is_none() && same_id(item))),
             None if id.is_some() => last(&same_id),
-            None => last(&|item| !item.finished && item.kind == *kind),
+            None => last(&|item| !item.finished),
         }
     }
 

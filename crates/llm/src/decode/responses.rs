@@ -139,7 +139,12 @@ impl ResponsesDecode {
             }
             "response.content_part.done" => {
                 let part: Value = raw(frame, event.part)?;
-                output.part_done(place, content, &part, out);
+                if part.get("type").and_then(Value::as_str) == Some("reasoning_text") {
+                    let text = part.get("text").and_then(Value::as_str).map(str::to_owned);
+                    output.whole(place, Part::Raw(content), text, out);
+                } else {
+                    output.part_done(place, content, &part, out);
+                }
             }
             "response.output_item.added" => output.added(place, &raw(frame, event.item)?, out),
             "response.output_item.done" => output.done(place, &raw(frame, event.item)?, true, out),
@@ -459,6 +464,20 @@ mod tests {
         }
         let bare = r#"{"type":"response.output_text.delta","delta":"hi"}"#;
         assert_eq!(told(&[bare, bare, EMPTY]).texts(), ["hihi"]);
+    }
+
+    /// A gateway that puts reasoning and message at one place, and gives the pieces of one item different ids.
+    #[test]
+    fn reasoning_and_text_at_one_place_do_not_mix() {
+        let announced = r#"{"type":"response.output_item.added","output_index":0,"item":{"type":"message","id":"m","content":[]}}"#;
+        let thought = |id: u32, text: &str| {
+            format!(
+                r#"{{"type":"response.reasoning_summary_text.delta","output_index":0,"item_id":"r{id}","delta":"{text}"}}"#
+            )
+        };
+        let end = r#"{"type":"response.completed","response":{"output":[{"type":"reasoning","id":"other","content":[{"type":"output_text","text":"hm, well"}]},{"type":"message","id":"another","content":[{"type":"output_text","text":"hello"}]}]}}"#;
+        let told = told(&[announced, &thought(1, "hm"), &thought(2, ", well"), PIECE, end]);
+        assert_eq!((told.thinking(), told.texts()), (vec!["hm, well".to_owned()], vec!["hello".to_owned()]));
     }
 
     #[test]
