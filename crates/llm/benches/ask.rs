@@ -25,6 +25,9 @@ fn main() {
     let body = Arc::new(body());
     let (addr, first_bytes) = serve(Arc::clone(&body));
     first_request(addr, &first_bytes);
+    for scheme in ["http", "https"] {
+        refused(scheme);
+    }
     println!(
         "{DELTAS} deltas, {} KiB, over loopback HTTP, chat format, {SAMPLES} samples:",
         body.len() / 1024
@@ -56,6 +59,23 @@ fn first_request(addr: SocketAddr, first_bytes: &mpsc::Receiver<Instant>) {
     }
     while first_bytes.try_recv().is_ok() {}
     println!("ask to first byte at the server, nothing built yet: {:?}", median(&mut times));
+}
+
+/// What it takes to make the first client, seen from a request to nobody.
+fn refused(scheme: &str) {
+    let mut times = Vec::new();
+    for _ in 0..SAMPLES {
+        let base = format!("{scheme}://127.0.0.1:1");
+        let request = ModelRequest { base_url: Some(base), ..ModelRequest::from("ollama/nobody") };
+        let around = Around::here(Path::new("/"), None).with_env(|_| None);
+        let resolved = resolve(&request, &around).expect("the model is known");
+        let runtime =
+            tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime starts");
+        let begun = Instant::now();
+        runtime.block_on(resolved.model.ask(Arc::new(prompt(&resolved))).count());
+        times.push(begun.elapsed());
+    }
+    println!("first request to {scheme}, refused: {:?}", median(&mut times));
 }
 
 fn report(what: &str, run: &mut dyn FnMut() -> usize) {

@@ -204,6 +204,13 @@ async fn silence_ends_at_the_deadline_that_it_is_about() {
     assert_eq!(failure.kind, FailureKind::Transient);
     assert!(failure.message.contains("0.2 s") && failure.message.contains("first_byte_s"), "{failure:?}");
 
+    // A handshake that does not go on is a connection that is not made.
+    let https = silent.url().replace("http://", "https://");
+    let reply = World::new(&https, "timeouts = { connect_s = 0.2 }").ask().await;
+    let failure = reply.failed();
+    assert_eq!(failure.kind, FailureKind::Transient);
+    assert!(failure.message.contains("0.2 s") && failure.message.contains("connect_s"), "{failure:?}");
+
     // The head alone is not a reply that has begun.
     let headed = Server::new(vec![Act::Send(open_answer()), Act::Stall]).await;
     let reply = World::new(&headed.url(), "timeouts = { first_byte_s = 0.2 }").ask().await;
