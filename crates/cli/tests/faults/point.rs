@@ -268,11 +268,7 @@ impl Place {
         {
             // The descriptor first, so that what is then looked at and signalled is the same process.
             let Ok(process) = pidfd_open(pid, PidfdFlags::empty()) else { continue };
-            let ours =
-                std::fs::read(format!("/proc/{}/environ", pid.as_raw_nonzero())).is_ok_and(|environment| {
-                    environment.split(|byte| *byte == 0).any(|pair| pair == mark.as_bytes())
-                });
-            if !ours {
+            if !self.started(pid, &mark) {
                 continue;
             }
             if !kill && ended(process.as_fd()) {
@@ -285,6 +281,21 @@ impl Place {
             }
         }
         left
+    }
+
+    /// Whether a process is one of this run, and not another that has got its number since. Our processes show their
+    /// variables to root only; then the session on a pod's command line says whose it is.
+    fn started(&self, pid: Pid, mark: &str) -> bool {
+        let words = |file: &str| std::fs::read(format!("/proc/{}/{file}", pid.as_raw_nonzero()));
+        let among = |words: &[u8], wanted: &[u8]| words.split(|byte| *byte == 0).any(|word| word == wanted);
+        match words("environ") {
+            Ok(environment) => among(&environment, mark.as_bytes()),
+            Err(_) => words("cmdline").is_ok_and(|line| {
+                let sessions = self.sessions();
+                let ids = sessions.iter().filter_map(|session| session.file_name()?.to_str());
+                ids.into_iter().any(|id| among(&line, id.as_bytes()))
+            }),
+        }
     }
 
     /// What happened, for whoever has to find out why.
