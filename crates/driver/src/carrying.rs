@@ -4,7 +4,9 @@
 //! (`outlet`), what a step holds (`pod`).
 //! Invariant: nothing of a step that could not be written happens (`a_full_disk_ends_the_run_and_the_next_one_works`).
 
-use minke_pod::{Boot, Effect, Input, Live, LiveWhat, News, Order, Pod, Reply, State, Status, Step, What};
+use minke_pod::{
+    Boot, Effect, Input, Live, LiveWhat, News, Order, Pod, Reply, RunMode, State, Status, Step, What,
+};
 use minke_protocol::Refusal;
 use minke_record::{Blob, Draft, Durability, ErrorCode, RunId};
 use minke_registry::{PodStatus, StatusWaiting};
@@ -16,6 +18,21 @@ use crate::log::Log;
 use crate::outlet::{After, Item};
 use crate::wire;
 
+/// Whether a reply that is on its way may be cut off by this.
+fn cuts_off(what: &What) -> bool {
+    match what {
+        What::Signal => true,
+        What::Order(request) => matches!(
+            request.order,
+            Order::Pause { .. }
+                | Order::Cancel { .. }
+                | Order::Shutdown { .. }
+                | Order::Run { mode: RunMode::Interrupt, .. }
+        ),
+        _ => false,
+    }
+}
+
 type Append = fn(&mut Log, Vec<Draft>, Vec<Blob>) -> Result<Vec<Sealed>, AppendError>;
 
 impl Driver {
@@ -23,6 +40,11 @@ impl Driver {
     pub(crate) fn take(&mut self, what: What) {
         if self.ending.is_some() {
             return;
+        }
+        if cuts_off(&what)
+            && let Some((call, event)) = self.models.so_far()
+        {
+            self.take(What::Model { call, event });
         }
         let step = self.step(what);
         if let Err(failed) = self.carry_out(step, Log::append) {

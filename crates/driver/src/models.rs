@@ -97,6 +97,12 @@ impl Models {
         });
     }
 
+    /// What the request that is on its way has brought so far.
+    pub(crate) fn so_far(&self) -> Option<(u64, ModelEvent)> {
+        let call = self.attempts.call().filter(|call| self.running.contains_key(call))?;
+        Some((call, self.attempts.so_far()?))
+    }
+
     /// Waits until all recordings are written.
     pub(crate) async fn kept(&mut self) {
         while self.keeping.join_next().await.is_some() {}

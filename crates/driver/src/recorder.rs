@@ -1,7 +1,7 @@
 //! Recorder: what came over the wire, kept for replay.
 //!
-//! One request may be attempted several times; its recording holds all attempts, in order. Earlier ones are kept as
-//! they came, because they failed before the model said anything and are short.
+//! One request may be attempted several times; its recording holds all attempts, in order. What came is compressed while
+//! it comes; the beginning is kept as it is, too, for the next attempt and for a reply that is cut off.
 //! Elsewhere: the format (`llm`), whether a recording is wanted and fits (`pod`).
 
 use std::sync::{Arc, Mutex, PoisonError};
@@ -10,19 +10,51 @@ use minke_llm::TapeWriter;
 use minke_model::{ModelEvent, Tape};
 use minke_record::Blob;
 
-/// What is kept of attempts before the newest one. A longer one had content, so it was the last.
-const EARLIER_BYTES: usize = 2 * 1024 * 1024;
+/// What is kept as it came, beside the compressed recording: attempts that failed before the model said anything, and
+/// what a reply that is cut off has said so far. A longer reply that is cut off has no recording.
+const PIECES_BYTES: usize = 2 * 1024 * 1024;
 
 /// The attempts of one request.
 #[derive(Debug, Default)]
 pub(crate) struct Attempts {
     call: Option<u64>,
-    earlier: Arc<Mutex<Vec<Tape>>>,
+    pieces: Arc<Mutex<Pieces>>,
+}
+
+#[derive(Debug, Default)]
+struct Pieces {
+    tape: Vec<Tape>,
+    bytes: usize,
+}
+
+impl Pieces {
+    fn push(&mut self, tape: Tape) {
+        self.bytes += match &tape {
+            Tape::Bytes(bytes) => bytes.len(),
+            Tape::Head(text) | Tape::Foot(text) => text.len(),
+            Tape::Spoiled => 0,
+        };
+        if self.bytes > PIECES_BYTES {
+            self.tape = Vec::new();
+        } else {
+            self.tape.push(tape);
+        }
+    }
+
+    /// A recording of everything so far, unless it was too long to be kept.
+    fn writer(&self) -> Option<TapeWriter> {
+        if self.bytes > PIECES_BYTES {
+            return None;
+        }
+        let mut writer = TapeWriter::new();
+        self.tape.iter().for_each(|piece| writer.push(piece));
+        Some(writer)
+    }
 }
 
 impl Attempts {
     pub(crate) fn of(call: u64) -> Attempts {
-        Attempts { call: Some(call), earlier: Arc::default() }
+        Attempts { call: Some(call), pieces: Arc::default() }
     }
 
     pub(crate) fn call(&self) -> Option<u64> {
@@ -31,21 +63,20 @@ impl Attempts {
 
     /// The recorder of the next attempt, with the earlier ones already on it.
     pub(crate) fn recorder(&self) -> Recorder {
-        let mut writer = TapeWriter::new();
-        let pieces = self.earlier.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        for piece in &pieces {
-            writer.push(piece);
-        }
-        Recorder { writer: Some(writer), pieces: Vec::new(), bytes: 0, earlier: Arc::clone(&self.earlier) }
+        let writer = self.pieces.lock().unwrap_or_else(PoisonError::into_inner).writer();
+        Recorder { writer, pieces: Arc::clone(&self.pieces) }
+    }
+
+    /// What has come so far, for a reply that is about to be cut off. The recording itself goes on.
+    pub(crate) fn so_far(&self) -> Option<ModelEvent> {
+        recorded(self.pieces.lock().unwrap_or_else(PoisonError::into_inner).writer())
     }
 }
 
 /// Records one attempt.
 pub(crate) struct Recorder {
     writer: Option<TapeWriter>,
-    pieces: Vec<Tape>,
-    bytes: usize,
-    earlier: Arc<Mutex<Vec<Tape>>>,
+    pieces: Arc<Mutex<Pieces>>,
 }
 
 impl Recorder {
@@ -53,25 +84,18 @@ impl Recorder {
         if let Some(writer) = &mut self.writer {
             writer.push(&tape);
         }
-        self.bytes += match &tape {
-            Tape::Bytes(bytes) => bytes.len(),
-            Tape::Head(text) | Tape::Foot(text) => text.len(),
-            Tape::Spoiled => 0,
-        };
-        if self.bytes <= EARLIER_BYTES {
-            self.pieces.push(tape);
-        }
+        self.pieces.lock().unwrap_or_else(PoisonError::into_inner).push(tape);
     }
 
-    /// The recording so far, all attempts; nothing if none is kept (too long, or it would hold a secret).
+    /// The recording, all attempts; nothing if none is kept (too long, or it would hold a secret).
     pub(crate) fn finish(&mut self) -> Option<ModelEvent> {
-        let content = self.writer.take()?.finish().ok()?;
-        if self.bytes <= EARLIER_BYTES {
-            let mut earlier = self.earlier.lock().unwrap_or_else(PoisonError::into_inner);
-            earlier.append(&mut self.pieces);
-        }
-        Some(ModelEvent::Recorded { blob: Arc::new(Blob::new(content)) })
+        recorded(self.writer.take())
     }
+}
+
+fn recorded(writer: Option<TapeWriter>) -> Option<ModelEvent> {
+    let content = writer?.finish().ok()?;
+    Some(ModelEvent::Recorded { blob: Arc::new(Blob::new(content)) })
 }
 
 #[cfg(test)]
@@ -98,6 +122,21 @@ mod tests {
 
     const HEAD: &str =
         r#"{"v":1,"settings":{"scheme":"scripted","provider":"p","model_id":"m"},"request_sha256":""}"#;
+
+    #[test]
+    fn a_reply_that_is_cut_off_leaves_what_it_said() {
+        let attempts = Attempts::of(0);
+        let mut recorder = attempts.recorder();
+        recorder.push(Tape::Head(HEAD.to_owned()));
+        recorder.push(Tape::Bytes(b"once upon".to_vec()));
+        let Some(ModelEvent::Recorded { blob }) = attempts.so_far() else { panic!("nothing was recorded") };
+        let recording = Recording::read(&blob.content).unwrap();
+        assert_eq!(recording.attempts[0].bytes, b"once upon");
+        assert_eq!(recording.attempts[0].foot, None);
+        recorder.push(Tape::Bytes(vec![b'x'; PIECES_BYTES]));
+        assert_eq!(attempts.so_far(), None, "a part of it would look like the whole");
+        assert!(recorder.finish().is_some(), "the recording went on");
+    }
 
     #[test]
     fn what_would_hold_a_secret_is_not_kept() {

@@ -311,6 +311,30 @@ fn a_long_wait_is_seen_and_can_be_left() {
 }
 
 #[test]
+fn a_reply_that_is_cancelled_leaves_what_had_come_of_it() {
+    let script =
+        "[[turn]]\nsteps = [{ text = \"Once upon\\n\" }, { delay_ms = 600000 }, { text = \"a time\" }]";
+    let wired = Wired::new(script);
+    let mut command = wired.command();
+    command.args(["exec", "--model", MODEL, "hello"]);
+    let mut going = wired.world.start_command(command);
+    going.until("Once upon");
+    going.signal(rustix::process::Signal::INT);
+    assert_eq!(going.end().code, Some(130));
+    let log = wired.log();
+    let end = log.iter().find(|entry| entry["kind"] == "llm_end").unwrap();
+    assert_eq!(end["outcome"], "cancelled", "{end}");
+    let name = end["stream_blob"].as_str().expect("what had come is recorded");
+    let sessions = std::fs::read_dir(wired.world.home().join("data/sessions")).unwrap();
+    let session = sessions.map(|entry| entry.unwrap().path()).next().unwrap();
+    let blob = std::fs::read(session.join("blobs").join(name)).unwrap();
+    let recording = minke_llm::Recording::read(&blob).unwrap();
+    let said = String::from_utf8_lossy(&recording.attempts[0].bytes).into_owned();
+    assert!(said.contains("Once upon") && !said.contains("a time"), "{said}");
+    wired.world.verify();
+}
+
+#[test]
 fn any_framing_and_compression_is_read() {
     let text = "Größer als „alles“ 🐋.";
     for options in

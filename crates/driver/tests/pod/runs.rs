@@ -2,6 +2,8 @@
 
 use minke_driver::Ending;
 use minke_protocol::{Event, Place};
+use minke_record::{Kind, SessionId};
+use minke_session::Store;
 use serde_json::json;
 
 use crate::support::{Home, entries, names, run_end};
@@ -289,4 +291,82 @@ fn a_rewind_brings_the_input_back() {
     let back = client.ask("rewind", json!({"to_seq": target["seq"], "expected_head": list["head"]})).unwrap();
     assert_eq!(back["input"], json!([{"kind": "text", "content": "first"}]));
     assert_eq!(pod.stop(), Ending::Stopped);
+}
+
+/// What the recordings that the log names hold, in order.
+fn recordings(home: &Home, session: SessionId) -> Vec<Vec<String>> {
+    let reader = home.store().reader(session).unwrap();
+    let ends = home.log(session).into_iter().filter_map(|entry| match entry.kind {
+        Kind::LlmEnd(end) => Some(end),
+        _ => None,
+    });
+    ends.map(|end| {
+        let (name, bytes) = (end.stream_blob.unwrap(), end.stream_bytes.unwrap());
+        let blob = reader.blob(&name, 0, usize::try_from(bytes).unwrap()).unwrap();
+        let recording = minke_llm::Recording::read(&blob).unwrap();
+        recording
+            .attempts
+            .iter()
+            .map(|attempt| String::from_utf8_lossy(&attempt.bytes).into_owned())
+            .collect()
+    })
+    .collect()
+}
+
+#[test]
+fn a_request_leaves_its_recording_with_all_attempts() {
+    let home = Home::new();
+    let session = home.session(
+        r#"
+        [[turn]]
+        error = { status = 529, message = "busy", retry_after_s = 0 }
+        text = "Here I am."
+        "#,
+    );
+    let pod = home.start(session);
+    let mut watcher = pod.attach();
+    pod.sender().ask("run", json!({"input": "one"})).unwrap();
+    watcher.until("run_end");
+    assert_eq!(pod.stop(), Ending::Stopped);
+    let recordings = recordings(&home, session);
+    let [attempts] = &recordings[..] else { panic!("{recordings:?}") };
+    assert_eq!(attempts.len(), 2, "{attempts:?}");
+    assert!(attempts[1].contains("Here I am."), "{attempts:?}");
+}
+
+#[test]
+fn without_recordings_none_is_kept() {
+    let home = Home::new();
+    let script = "[[turn]]\ntext = \"Here I am.\"\n";
+    let session = home.session_with(script, json!({"session": {"record_streams": false}}));
+    let pod = home.start(session);
+    let mut watcher = pod.attach();
+    pod.sender().ask("run", json!({"input": "one"})).unwrap();
+    watcher.until("run_end");
+    assert_eq!(pod.stop(), Ending::Stopped);
+    let ended = home.log(session).into_iter().find_map(|entry| match entry.kind {
+        Kind::LlmEnd(end) => Some(end),
+        _ => None,
+    });
+    assert_eq!(ended.unwrap().stream_blob, None);
+}
+
+#[test]
+fn recordings_end_at_their_limit_with_one_word() {
+    let home = Home::new();
+    let script = "loop = true\n[[turn]]\ntext = \"Here I am.\"\n";
+    let session = home.session_with(script, json!({"session": {"record_max_bytes": 10}}));
+    let pod = home.start(session);
+    let mut watcher = pod.attach();
+    let mut client = pod.sender();
+    for _ in 0..3 {
+        client.ask("run", json!({"input": "again"})).unwrap();
+        watcher.until("run_end");
+    }
+    assert_eq!(pod.stop(), Ending::Stopped);
+    let told = home.log(session).into_iter().filter(|entry| match &entry.kind {
+        Kind::Alert(alert) => alert.message.contains("session.record_max_bytes"),
+        _ => false,
+    });
+    assert_eq!(told.count(), 1);
 }
