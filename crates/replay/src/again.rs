@@ -113,8 +113,11 @@ impl<'l> Walk<'l> {
     fn lived(&mut self, mind: Mind, step: LogStep<'l>, plans: &[Plan]) -> Result<(), Stop> {
         let unknowable = self.look.unknowable(&mind, step).then_some(DIGEST);
         let mut closest: Option<(usize, Box<Difference>)> = None;
-        for plan in plans {
-            let mut tried = mind.clone();
+        let mut mind = Some(mind);
+        for (at, plan) in plans.iter().enumerate() {
+            // The last one need not be taken back.
+            let last = at + 1 == plans.len();
+            let Some(mut tried) = (if last { mind.take() } else { mind.clone() }) else { break };
             let made = tried.feed(plan, step.first.ts);
             match self.compare(step, &made, unknowable) {
                 Ok(new) => {

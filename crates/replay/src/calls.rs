@@ -204,7 +204,7 @@ impl Look<'_> {
     pub(crate) fn late_guests(&self, mind: &Mind, step: LogStep<'_>) -> Result<Plan, ReplayError> {
         let mut plan = Vec::new();
         let mut seen: Vec<&CallId> = Vec::new();
-        for entry in self.timeline.life_from(step.at).iter().skip(step.entries.len()) {
+        for entry in self.timeline.guests_from(step.at + step.entries.len(), step.at) {
             let Some(guest) = self.guest_of(mind, &entry.kind, step.at) else { continue };
             let known = mind.running.contains(guest.id)
                 || mind.checking.contains(guest.id)

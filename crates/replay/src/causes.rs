@@ -33,6 +33,12 @@ impl<'l> Look<'l> {
     /// The plans for a step, the most plausible first.
     pub(crate) fn plans(&self, mind: &Mind, step: LogStep<'l>) -> Result<Vec<Plan>, ReplayError> {
         let mut plans = self.causes(mind, step)?;
+        if let [plan] = plans.as_slice()
+            && matches!(plan.as_slice(), [Feed::Stream(_)])
+            && !step.ends_run()
+        {
+            return Ok(plans); // nothing unseen changes what a recording says
+        }
         if step.opens_run() || matches!(step.first.kind, Kind::QueuedInput(_)) {
             let routes = self.routes(mind, step);
             plans.iter_mut().for_each(|plan| plan.insert(0, routes.clone().into()));

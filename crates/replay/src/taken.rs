@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use minke_model::{BlockEnd, BlockKind, Failure, FailureKind, ModelEvent, StopReason, TokenUsage};
+use minke_model::{ATTEMPTS, BlockEnd, BlockKind, Failure, FailureKind, ModelEvent, StopReason, TokenUsage};
 use minke_pod::{Timer, What};
 use minke_record::{
     AlertSource, Blob, BlobRef, Content, Entry, Item, Kind, LlmEnd, LlmOutcome, LlmUsage, Text, TurnResult,
@@ -38,7 +38,7 @@ impl<'a, 'l> Taken<'a, 'l> {
         // A failure that the run waits for visibly is one of them; the others leave no trace.
         let visible = matches!(step.first.kind, Kind::StateChange(_));
         let end = look.timeline.llm_end(call, step.at).filter(|_| !visible);
-        let attempts = end.map_or(1, |end| end.attempts);
+        let attempts = end.map_or(1, |end| end.attempts.min(ATTEMPTS));
         for _ in asked.failed.saturating_add(1)..attempts {
             taken.begin();
             taken.fails(failure(FailureKind::Transient, "an attempt failed"));

@@ -9,10 +9,21 @@ use minke_record::{
     CallId, Entry, Item, Kind, LlmEnd, LlmUsage, Route, RunResult, SegmentStart, ToolDispatch, ToolResult,
 };
 
-/// A session's own entries in order, and where its steps begin and end.
+/// A session's own entries in order, and where its steps and lives begin. Everything that is looked for often is found
+/// once, when it is made: a session may have as many entries as `ENTRIES`.
 pub(crate) struct Timeline<'a> {
     pub(crate) entries: &'a [Entry],
     steps: Vec<Range<usize>>,
+    lives: Vec<Life>,
+    /// Entries about calls that clients made.
+    guests: Vec<usize>,
+}
+
+/// From one `opened` to the next.
+struct Life {
+    begin: usize,
+    /// The models that it fell back to, in order: the longest list that one of its runs went through.
+    fallbacks: Vec<Route>,
 }
 
 /// The entries that one input led to.
@@ -26,15 +37,39 @@ pub(crate) struct LogStep<'a> {
 
 impl<'a> Timeline<'a> {
     pub(crate) fn new(entries: &'a [Entry]) -> Timeline<'a> {
-        let mut steps = Vec::new();
+        let mut timeline = Timeline { entries, steps: Vec::new(), lives: Vec::new(), guests: Vec::new() };
         let mut begin = 0;
+        let mut fallen = Vec::new();
         for (at, entry) in entries.iter().enumerate() {
             if !entry.more || at + 1 == entries.len() {
-                steps.push(begin..at + 1);
+                timeline.steps.push(begin..at + 1);
                 begin = at + 1;
             }
+            timeline.see(at, &entry.kind, &mut fallen);
         }
-        Timeline { entries, steps }
+        timeline
+    }
+
+    fn see(&mut self, at: usize, kind: &Kind, fallen: &mut Vec<Route>) {
+        match kind {
+            Kind::SessionStart(_) | Kind::Opened(_) => {
+                self.lives.push(Life { begin: at, fallbacks: Vec::new() });
+            }
+            Kind::Invoke(_) => fallen.clear(),
+            Kind::LlmCall(call) if call.continues.as_ref().is_some_and(|c| c.attempt == 0) => {
+                fallen.push(call.route.clone());
+                if let Some(life) = self.lives.last_mut().filter(|life| life.fallbacks.len() < fallen.len()) {
+                    life.fallbacks.clone_from(fallen);
+                }
+            }
+            Kind::ToolDispatch(e) if e.by.is_some() => self.guests.push(at),
+            Kind::ToolResult(e) if e.by.is_some() => self.guests.push(at),
+            // Calls of the model are named by the pod.
+            Kind::Ask(e) if e.subject.call_id.as_ref().is_some_and(|id| !id.0.starts_with("call_")) => {
+                self.guests.push(at);
+            }
+            _ => {}
+        }
     }
 
     pub(crate) fn steps(&self) -> impl Iterator<Item = LogStep<'a>> + '_ {
@@ -45,11 +80,23 @@ impl<'a> Timeline<'a> {
         })
     }
 
+    /// Where the life after the one at a place begins.
+    fn life_end(&self, at: usize) -> usize {
+        let next = self.lives.partition_point(|life| life.begin <= at);
+        self.lives.get(next).map_or(self.entries.len(), |life| life.begin)
+    }
+
     /// The entries from a place on, up to the end of the process that wrote there.
     pub(crate) fn life_from(&self, at: usize) -> &'a [Entry] {
-        let rest = self.entries.get(at..).unwrap_or_default();
-        let end = rest.iter().skip(1).position(|entry| matches!(entry.kind, Kind::Opened(_)));
-        rest.get(..end.map_or(rest.len(), |end| end + 1)).unwrap_or_default()
+        self.entries.get(at..self.life_end(at)).unwrap_or_default()
+    }
+
+    /// Entries about calls of clients, from a place on, in the same life.
+    pub(crate) fn guests_from(&self, at: usize, of: usize) -> impl Iterator<Item = &'a Entry> + '_ {
+        let end = self.life_end(of);
+        let first = self.guests.partition_point(|guest| *guest < at);
+        let rest = self.guests.get(first..).unwrap_or_default();
+        rest.iter().take_while(move |guest| **guest < end).filter_map(|guest| self.entries.get(*guest))
     }
 
     pub(crate) fn before(&self, at: usize) -> &'a [Entry] {
@@ -79,10 +126,13 @@ impl<'a> Timeline<'a> {
 
     /// The dispatch of a call, in this life or a later one.
     pub(crate) fn dispatch(&self, id: &CallId, at: usize) -> Option<&'a ToolDispatch> {
-        self.entries.get(at..)?.iter().find_map(|entry| match &entry.kind {
-            Kind::ToolDispatch(dispatch) if dispatch.call_id == *id => Some(dispatch),
+        let found = self.entries.get(at..)?.iter().find_map(|entry| match &entry.kind {
+            Kind::ToolDispatch(dispatch) if dispatch.call_id == *id => Some(Some(dispatch)),
+            // A call that is settled is not dispatched any more.
+            Kind::ToolResult(result) if result_of(result) == Some(id) => Some(None),
             _ => None,
-        })
+        });
+        found.flatten()
     }
 
     /// The result of a call, in this life or a later one.
@@ -112,24 +162,10 @@ impl<'a> Timeline<'a> {
         })
     }
 
-    /// The models that this life fell back to, in order: the longest list that one of its runs went through.
+    /// The models that this life fell back to.
     pub(crate) fn fallbacks(&self, at: usize) -> Vec<Route> {
-        let opened = |entry: &Entry| matches!(entry.kind, Kind::Opened(_));
-        let begin = self.entries.get(..=at).and_then(|before| before.iter().rposition(opened)).unwrap_or(at);
-        let (mut longest, mut routes): (Vec<Route>, Vec<Route>) = Default::default();
-        for entry in self.life_from(begin) {
-            match &entry.kind {
-                Kind::Invoke(_) => routes.clear(),
-                Kind::LlmCall(call) if call.continues.as_ref().is_some_and(|c| c.attempt == 0) => {
-                    routes.push(call.route.clone());
-                    if routes.len() > longest.len() {
-                        longest.clone_from(&routes);
-                    }
-                }
-                _ => {}
-            }
-        }
-        longest
+        let life = self.lives.partition_point(|life| life.begin <= at).checked_sub(1);
+        life.and_then(|life| self.lives.get(life)).map(|life| life.fallbacks.clone()).unwrap_or_default()
     }
 }
 
