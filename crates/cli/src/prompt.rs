@@ -2,7 +2,7 @@
 //!
 //! Invariant: the terminal is as it was when this returns, however it returns (`a_key_that_is_typed_is_not_shown`).
 
-use std::io::{self, Read, Write};
+use std::io::{self, BufRead, Write};
 
 use rustix::termios::{LocalModes, OptionalActions, SpecialCodeIndex, Termios, tcgetattr, tcsetattr};
 
@@ -55,7 +55,7 @@ impl Drop for Quiet {
     }
 }
 
-fn read_line(from: impl Read, limit: usize) -> io::Result<Typed> {
+fn read_line(from: impl BufRead, limit: usize) -> io::Result<Typed> {
     // Room for everything at once: a buffer that grows leaves pieces of the key behind.
     let mut line = Vec::with_capacity(limit);
     for byte in from.bytes() {
