@@ -350,13 +350,18 @@ fn a_reference_means_the_same_wherever_it_is_read() {
 
 #[test]
 fn an_entry_that_leads_nowhere_does_not_hide_the_others() {
-    let world = World::new().file("models.toml", "[\"nobody/x\"]\ncontext_window = 5\n");
+    let models = "[\"nobody/x\"]\ncontext_window = 5\n[\"ollama/mine\"]\ncontext_window = 6\n";
+    let world = World::new().file("models.toml", models);
     let listing = minke_llm::models(&world.around()).unwrap();
     let [problem] = &listing.problems[..] else { panic!("{:?}", listing.problems) };
     assert!(problem.contains("nobody"), "{problem}");
     assert!(listing.models.iter().any(|model| model.reference == "openai/gpt-5" && model.key == Some(false)));
-    assert!(listing.models.iter().any(|model| model.reference == "scripted/demo" && model.key.is_none()));
-    assert!(listing.others.contains(&"ollama".to_owned()));
+    for reference in ["scripted/demo", "ollama/mine"] {
+        assert!(listing.models.iter().any(|model| model.reference == reference && model.key.is_none()));
+    }
+    assert!(
+        listing.others.contains(&"lmstudio".to_owned()) && !listing.others.contains(&"ollama".to_owned())
+    );
 }
 
 #[tokio::test]
