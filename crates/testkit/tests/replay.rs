@@ -437,3 +437,36 @@ fn simulated_sessions_replay() {
     assert!(differ.is_empty(), "{} differ:\n{}", differ.len(), differ.join("\n"));
     assert!(entries > 1_000, "{entries}");
 }
+
+/// Logs that no pod has written: entries left out, told twice, in another order, cut off. Whatever comes of it, it is a
+/// report.
+#[test]
+fn a_log_that_says_nonsense_is_reported() {
+    let mut differ = 0;
+    let mut dice = 7_u64;
+    let mut roll = |below: usize| {
+        dice = dice.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        usize::try_from(dice >> 33).unwrap() % below
+    };
+    for story in stories().iter().step_by(3) {
+        let left = left(story, SyncWhen::AtOnce, recorder).unwrap_or_else(|failure| panic!("{failure}"));
+        let good = left.log.entries();
+        for _ in 0..12 {
+            let mut entries = good.to_vec();
+            let (a, b) = (1 + roll(good.len() - 1), 1 + roll(good.len() - 1));
+            match roll(5) {
+                0 => drop(entries.remove(a)),
+                1 => entries.insert(a, good[b].clone()),
+                2 => entries.swap(a, b),
+                3 => entries[a].more = !entries[a].more,
+                _ => entries.truncate(a),
+            }
+            let mut fetch = |name: &str| left.log.blob(name).map(<[u8]>::to_vec).ok_or_else(String::new);
+            let session = Session { base: &left.base, entries: &entries };
+            let report = replay(session, &recipe(), &mut fetch, None).unwrap_or_else(|e| panic!("{e}"));
+            differ += usize::from(report.difference.is_some());
+        }
+    }
+    eprintln!("{differ} of the spoilt logs differ");
+    assert!(differ > 100, "{differ}");
+}
