@@ -4,7 +4,7 @@
 //! sent. Elsewhere: grouping of items (`turns`), names and ids that a provider takes (`names`), one file per scheme;
 //! address, key and sending (`http`). What is sent how: `docs/providers.md`, "What is sent".
 //! Invariant: whatever history the log holds, the request is one that the scheme takes (`tests/validators`), a session
-//! may come from any other scheme, and no text is copied on the way (`benches/build.rs`).
+//! may come from any other scheme, and no text is copied on the way (`benches/wire.rs`).
 
 mod anthropic;
 mod chat;
