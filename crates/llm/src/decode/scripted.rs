@@ -121,7 +121,9 @@ impl Decode for ScriptedDecode {
             Line { call: Some(Call { id, name, arguments }), open, .. } => {
                 self.block(BlockKind::ToolCall { id, name }, arguments, open, out);
             }
-            Line { unknown: Some(Unknown { kind, text }), .. } => out.push(ModelEvent::Unknown { kind, text }),
+            Line { unknown: Some(Unknown { kind, text }), .. } => {
+                out.push(ModelEvent::Unknown { kind, text })
+            }
             Line { usage: Some(usage), .. } => out.push(ModelEvent::Usage(usage)),
             Line { stop: Some(stop), .. } => {
                 self.blocks.close_all(out);
