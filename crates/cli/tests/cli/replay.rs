@@ -152,6 +152,23 @@ fn the_first_difference_is_named() {
     assert_eq!((json.code, &report["difference"]["field"]), (Some(1), &Value::from("system_prompt")));
 }
 
+/// Nothing is recorded, or there is no room for it, or the run ends at a limit: the session replays all the same.
+#[test]
+fn a_session_replays_whatever_its_settings() {
+    for (setting, code, from_log) in [
+        ("session.record_streams=false", 0, 2),
+        ("session.record_max_bytes=10", 0, 2),
+        ("worker.max_turns=1", 4, 0),
+        ("worker.max_tokens=100", 0, 0),
+    ] {
+        let world = World::new();
+        world.write("s.toml", "[[turn]]\n[[turn.call]]\ntool = \"Note\"\nargs = { line = \"x\" }\n[[turn]]\ntext = \"Hello.\"\n");
+        let exec = ["exec", "--name", "tale", "--set", setting, "--model", "scripted:s.toml", "go"];
+        assert_eq!(world.run(&exec).code, Some(code), "{setting}");
+        assert_eq!(identical(&world, "tale")["from_log"], from_log, "{setting}");
+    }
+}
+
 /// A recording that is gone or damaged is told, and the reply is taken from the log.
 #[test]
 fn a_recording_that_cannot_be_used_is_told() {
