@@ -126,7 +126,8 @@ fn manifest(new: &NewPod, cwd: &Path, around: &Surroundings) -> Result<Manifest,
         manifest.model.reference = Some(minke_llm::canonical(reference, &around.cwd).map_err(unavailable)?);
     }
     let around = minke_llm::Around::here(cwd, Some(around.paths()?.config));
-    let resolved = minke_llm::resolve(&minke_driver::wanted(&manifest.model), &around).map_err(unavailable)?;
+    let resolved =
+        minke_llm::resolve(&minke_driver::wanted(&manifest.model), &around).map_err(unavailable)?;
     if let Some(why) = resolved.missing_key {
         return Err(Failure::usage(why).code("no_key"));
     }

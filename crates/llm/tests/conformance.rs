@@ -29,21 +29,38 @@ const LOOP_CHUNKINGS: u64 = 20;
 /// Cuts inside events that are tried of each body, beside those between events.
 const BYTE_CUTS: usize = 40;
 
-macro_rules! for_all_schemes {
-    ($($test:ident)*) => {
-        mod anthropic { $(#[test] fn $test() { super::$test(super::Scheme::Anthropic); })* }
-        mod openai_responses { $(#[test] fn $test() { super::$test(super::Scheme::OpenaiResponses); })* }
-        mod openai_chat { $(#[test] fn $test() { super::$test(super::Scheme::OpenaiChat); })* }
-        mod gemini { $(#[test] fn $test() { super::$test(super::Scheme::Gemini); })* }
+macro_rules! for_scheme {
+    ($name:ident, $scheme:expr) => {
+        mod $name {
+            use super::Scheme;
+
+            #[test]
+            fn what_the_sdk_read_is_what_we_read() {
+                super::what_the_sdk_read_is_what_we_read($scheme);
+            }
+
+            #[test]
+            fn any_chunking_gives_the_same_events() {
+                super::any_chunking_gives_the_same_events($scheme);
+            }
+
+            #[test]
+            fn a_cut_stream_is_never_an_empty_success() {
+                super::a_cut_stream_is_never_an_empty_success($scheme);
+            }
+
+            #[test]
+            fn unknown_events_and_fields_change_nothing() {
+                super::unknown_events_and_fields_change_nothing($scheme);
+            }
+        }
     };
 }
 
-for_all_schemes! {
-    what_the_sdk_read_is_what_we_read
-    any_chunking_gives_the_same_events
-    a_cut_stream_is_never_an_empty_success
-    unknown_events_and_fields_change_nothing
-}
+for_scheme!(anthropic, Scheme::Anthropic);
+for_scheme!(openai_responses, Scheme::OpenaiResponses);
+for_scheme!(openai_chat, Scheme::OpenaiChat);
+for_scheme!(gemini, Scheme::Gemini);
 
 fn what_the_sdk_read_is_what_we_read(scheme: Scheme) {
     let mut wrong = Vec::new();
