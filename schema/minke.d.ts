@@ -382,6 +382,8 @@ export type EndedRun = {
   result: EndResult;
   /** A paused or interrupted run was given up. */
   abandoned?: boolean;
+  /** It was interrupted while it waited for this time; then it goes on by itself. */
+  waits_until?: number | null;
 };
 
 export type Entry = {
@@ -568,6 +570,8 @@ export type Facts = {
   llm_calls?: number;
   /** How many of them have ended, whichever way. */
   llm_ended?: number;
+  /** Bytes of recordings that the log names. */
+  recorded?: number;
   /** A request without its end: the reservation counts as spent. */
   open_llm?: OpenLlm | null;
   budget?: unknown;
@@ -769,6 +773,8 @@ export type Item = {
   summary?: Array<string>;
   signature?: Text | null;
   encrypted?: Text | null;
+  /** `provider/model` that signed or encrypted it: nobody else can read it, so nobody else is sent it. */
+  by?: string | null;
 } | {
   kind: "tool_call";
   call_id: CallId;
@@ -929,7 +935,9 @@ export type LlmEnd = {
   call: number;
   outcome: LlmOutcome;
   attempts: number;
+  /** The recording of the response, all attempts; and how long that blob is. */
   stream_blob?: string | null;
+  stream_bytes?: number | null;
 };
 
 export type LlmOutcome = "done" | "broken" | "failed" | "cancelled" | (string & {});
@@ -1139,6 +1147,8 @@ export type OpenRun = {
   input_at?: number | null;
   /** The model has said something in this run. */
   produced?: boolean;
+  /** The run waits for this time before it asks the model again. */
+  waits_until?: number | null;
   /** Notes drained in this run; a rollback makes them notes again. */
   drained?: Array<Note>;
   /** Steering drained in this run; a rollback puts it back into the queue. */

@@ -7,7 +7,7 @@
 
 use std::collections::BTreeMap;
 
-use minke_protocol::{Block, Event, InFlight};
+use minke_protocol::{Block, Event, InFlight, LlmRetry};
 use minke_record::{CallId, Content, Entry, InputSegment, Item, Kind, Role, flatten};
 
 use crate::exec::json::message_text;
@@ -145,13 +145,7 @@ impl Fold {
     fn live(&mut self, event: &Event) -> Vec<Piece> {
         match event {
             Event::TextDelta(delta) => self.text(&delta.text),
-            Event::LlmRetry(retry) => self.aside(format!(
-                "· attempt {} of {} comes in {}, because: {}",
-                retry.failed_attempt.saturating_add(1),
-                retry.max_attempts,
-                wait(retry.wait_ms),
-                retry.error,
-            )),
+            Event::LlmRetry(retry) => self.aside(format!("· {}", told(retry))),
             _ => Vec::new(),
         }
     }
@@ -232,6 +226,17 @@ pub(crate) fn said(segments: &[InputSegment]) -> String {
             String::new()
         }
     }
+}
+
+/// A retry in words.
+pub(crate) fn told(retry: &LlmRetry) -> String {
+    format!(
+        "attempt {} of {} comes in {}, because: {}",
+        retry.failed_attempt.saturating_add(1),
+        retry.max_attempts,
+        wait(retry.wait_ms),
+        retry.error,
+    )
 }
 
 /// A wait as people say it.

@@ -12,6 +12,8 @@ use minke_record::{
 };
 use serde_json::{Map, Value, json};
 
+use crate::transcript::told;
+
 /// The fold: what is open, and what the turn has used.
 #[derive(Debug, Default)]
 pub(crate) struct Lines {
@@ -91,6 +93,7 @@ impl Lines {
         match event {
             Event::TextDelta(delta) => self.delta("agent_message", &delta.text),
             Event::ThinkingDelta(delta) => self.delta("reasoning", &delta.text),
+            Event::LlmRetry(retry) => vec![self.whole("error", json!({ "message": told(retry) }))],
             _ => Vec::new(),
         }
     }
@@ -138,6 +141,8 @@ impl Lines {
     fn assistant(&mut self, item: &Item, out: &mut Vec<Value>) {
         let (kind, text) = match item {
             Item::Message { role: Role::Assistant, content } => ("agent_message", message_text(content)),
+            // Nothing was thought aloud: the entry carries what the provider wants back.
+            Item::Reasoning { text, .. } if text.is_empty() && self.open.is_none() => return,
             Item::Reasoning { text, .. } => ("reasoning", text.show().into_owned()),
             Item::ToolCall { call_id, name, arguments } => {
                 self.wished.insert(call_id.clone(), (name.clone(), arguments.clone()));
@@ -288,7 +293,7 @@ fn call_item(id: String, tool: &str, action: &Action, arguments: Option<&Text>) 
 
 #[cfg(test)]
 mod tests {
-    use minke_protocol::Delta;
+    use minke_protocol::{Delta, LlmRetry};
     use minke_record::{AssistantItem, Chain, LlmEnd, LlmOutcome, RunCompleted, RunResult};
 
     use super::*;
@@ -351,6 +356,30 @@ mod tests {
                 );
             }
         }
+    }
+
+    #[test]
+    fn a_retry_is_told_and_a_thought_without_words_is_not() {
+        let mut lines = Lines::default();
+        let retry = LlmRetry {
+            llm_call: 0,
+            failed_attempt: 1,
+            max_attempts: 6,
+            wait_ms: 90_000,
+            status: Some(429),
+            error: "busy".to_owned(),
+        };
+        let objects = lines.live(&Event::LlmRetry(retry));
+        let message = objects[0]["item"]["message"].as_str().unwrap();
+        assert_eq!(message, "attempt 2 of 6 comes in 90 s, because: busy");
+        let signed = Item::Reasoning {
+            text: "".into(),
+            summary: Vec::new(),
+            signature: Some("s".into()),
+            encrypted: None,
+            by: None,
+        };
+        assert!(lines.entry(&entry(AssistantItem { call: 0, item: signed })).is_empty());
     }
 
     #[test]

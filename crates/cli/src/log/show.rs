@@ -112,6 +112,7 @@ fn content(entry: &Entry) -> String {
 fn item(item: &Item) -> String {
     match item {
         Item::Message { content, .. } => crate::exec::json::message_text(content),
+        Item::Reasoning { text, .. } if text.is_empty() => "(what the provider wants back)".to_owned(),
         Item::Reasoning { text, .. } => format!("(thinking) {}", text.show()),
         Item::ToolCall { name, arguments, .. } => format!("{name} {}", arguments.show()),
         Item::ToolResult { summary, .. } => summary.clone(),
