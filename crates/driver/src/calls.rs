@@ -236,6 +236,9 @@ impl Hand {
     }
 
     async fn hidden<const N: usize>(&self, mut texts: [String; N]) -> Result<[String; N], String> {
+        if self.cover.hide_at_once(&mut texts.each_mut()) {
+            return Ok(texts);
+        }
         let cover = Arc::clone(&self.cover);
         let hide = move |_: &Library| match cover.hide(&mut texts.each_mut()) {
             Ok(()) => Ok(texts),

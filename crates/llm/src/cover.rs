@@ -2,12 +2,13 @@
 //!
 //! Here: where known keys are, and hiding them in what tools give. Elsewhere: hiding them in what providers send
 //! (`veil`, `provider`), which key is sent to whom (`keys`).
-//! Invariant: keys are looked for anew each time, so that one that was stored meanwhile is hidden too
+//! Invariant: a key that was stored meanwhile is hidden too, because its place is looked at each time
 //! (`a_key_that_a_tool_reads_is_hidden`).
 
 use std::borrow::Cow;
+use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
-use std::sync::OnceLock;
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 use minke_secrets::{Found, KeyStore, Redactor, known};
 
@@ -34,6 +35,18 @@ impl KnownKeys {
         }
     }
 
+    /// Variables of a process stay; files and the store's directory show when they were changed.
+    fn looks(&self) -> Vec<Look> {
+        let store = self.store.iter().map(KeyStore::dir);
+        let places = self.files.iter().map(PathBuf::as_path).chain(store);
+        places
+            .map(|place| {
+                let meta = std::fs::metadata(place).ok()?;
+                Some((meta.ino(), meta.mtime(), meta.mtime_nsec(), meta.len()))
+            })
+            .collect()
+    }
+
     pub(crate) fn found(&self) -> Vec<Found> {
         known(&self.variables, &self.files, self.store.as_ref(), &*self.env)
     }
@@ -43,11 +56,29 @@ impl KnownKeys {
 pub struct Cover {
     around: Around,
     known: OnceLock<KnownKeys>,
+    /// Made from the keys as they were when their places looked so.
+    made: Mutex<Option<(Vec<Look>, Redactor)>>,
 }
+
+/// What a place of keys looks like from outside; another look means that other keys may be there.
+type Look = Option<(u64, i64, i64, u64)>;
 
 impl Cover {
     pub fn new(around: Around) -> Cover {
-        Cover { around, known: OnceLock::new() }
+        Cover { around, known: OnceLock::new(), made: Mutex::new(None) }
+    }
+
+    /// The same as `hide` if no place of keys has changed since, which costs next to nothing; `false` if one has.
+    pub fn hide_at_once(&self, texts: &mut [&mut String]) -> bool {
+        let Some(known) = self.known.get() else { return false };
+        let made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
+        match &*made {
+            Some((looks, redactor)) if *looks == known.looks() => {
+                hide(redactor, texts);
+                true
+            }
+            _ => false,
+        }
     }
 
     /// `[secret NAME]` stands where a key was. Reads files: not for the loop.
@@ -59,13 +90,46 @@ impl Cover {
                 self.known.get_or_init(|| KnownKeys::new(&catalog, &self.around))
             }
         };
+        // Looked at first: a key that comes in between is found by the next look at the latest.
+        let looks = known.looks();
         let redactor =
             Redactor::new(known.found().into_iter().map(|found| (found.from.name(), found.secret)));
-        for text in texts {
-            if let Cow::Owned(hidden) = redactor.text(text) {
-                **text = hidden;
-            }
-        }
+        hide(&redactor, texts);
+        *self.made.lock().unwrap_or_else(PoisonError::into_inner) = Some((looks, redactor));
         Ok(())
+    }
+}
+
+fn hide(redactor: &Redactor, texts: &mut [&mut String]) {
+    for text in texts {
+        if let Cow::Owned(hidden) = redactor.text(text) {
+            **text = hidden;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use minke_secrets::Secret;
+
+    use super::*;
+
+    #[test]
+    fn a_key_that_was_stored_meanwhile_is_hidden_too() {
+        let config = tempfile::tempdir().unwrap();
+        let around = Around::here(config.path(), Some(config.path().to_owned())).with_env(|_| None);
+        let cover = Cover::new(around);
+        let (key, mut text) = ("sk-stored-meanwhile-123", "it is sk-stored-meanwhile-123.".to_owned());
+        assert!(!cover.hide_at_once(&mut [&mut text]), "nobody has looked yet");
+        cover.hide(&mut [&mut text]).unwrap();
+        assert!(cover.hide_at_once(&mut [&mut text]), "nothing has changed");
+        assert!(text.contains(key), "nobody knows it");
+        let store = KeyStore::in_config(config.path());
+        store.put("groq", &Secret::new(key.to_owned()).unwrap()).unwrap();
+        assert!(!cover.hide_at_once(&mut [&mut text]), "a place has changed");
+        cover.hide(&mut [&mut text]).unwrap();
+        assert!(!text.contains(key) && text.contains("[secret"), "{text}");
+        let mut again = format!("and again: {key}");
+        assert!(cover.hide_at_once(&mut [&mut again]) && !again.contains(key), "{again}");
     }
 }

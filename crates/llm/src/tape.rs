@@ -38,6 +38,8 @@ const PIECE_BYTES: usize = 64 * 1024;
 const LINES_BYTES: usize = 1024 * 1024;
 /// Streams repeat themselves so much that a higher level saves little and costs the run time.
 const LEVEL: i32 = 1;
+/// A recording shorter than this is compressed at once, when it is whole.
+const SHORT_BYTES: usize = 128 * 1024;
 /// The writer's window is smaller than 8 MiB; a blob that asks for more is not ours.
 const WINDOW_LOG: u32 = 23;
 
@@ -138,6 +140,13 @@ fn as_line(value: &impl Serialize) -> String {
     serde_json::to_string(value).expect("plain data with string keys is JSON")
 }
 
+/// A whole recording, compressed at once, with the same checksum.
+fn compress(text: &[u8]) -> io::Result<Vec<u8>> {
+    let mut compressor = zstd::bulk::Compressor::new(LEVEL)?;
+    compressor.include_checksum(true)?;
+    compressor.compress(text)
+}
+
 /// Why a recording is not kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NotKept {
@@ -165,6 +174,8 @@ pub struct TapeWriter {
 enum Writing {
     #[default]
     Fresh,
+    /// Not compressed yet: most replies are short, and a compressor that knows how short needs little memory and time.
+    Short(Vec<u8>),
     On(Box<zstd::stream::write::Encoder<'static, Vec<u8>>>),
     Off(NotKept),
 }
@@ -193,6 +204,7 @@ impl TapeWriter {
         match self.state {
             Writing::Fresh => Err(NotKept::Empty),
             Writing::Off(why) => Err(why),
+            Writing::Short(text) => compress(&text).map_err(|_| NotKept::Compressor),
             Writing::On(encoder) => encoder.finish().map_err(|_| NotKept::Compressor),
         }
     }
@@ -244,21 +256,38 @@ impl TapeWriter {
 
     fn write(&mut self, parts: &[&[u8]]) {
         if matches!(self.state, Writing::Fresh) {
-            let begun = zstd::stream::write::Encoder::new(Vec::new(), LEVEL).and_then(|mut encoder| {
-                // A flipped byte must not come back as other text: without it a raw block has no checksum.
-                encoder.include_checksum(true)?;
-                writeln!(encoder, "{FIRST_LINE}")?;
-                Ok(encoder)
-            });
-            self.state = match begun {
-                Ok(encoder) => Writing::On(Box::new(encoder)),
-                Err(_) => Writing::Off(NotKept::Compressor),
-            };
+            self.state = Writing::Short(format!("{FIRST_LINE}\n").into_bytes());
         }
-        let Writing::On(encoder) = &mut self.state else { return };
-        if parts.iter().try_for_each(|part| encoder.write_all(part)).is_err() {
+        let written = match &mut self.state {
+            Writing::Short(text) => {
+                parts.iter().for_each(|part| text.extend_from_slice(part));
+                Ok(())
+            }
+            Writing::On(encoder) => parts.iter().try_for_each(|part| encoder.write_all(part)),
+            Writing::Fresh | Writing::Off(_) => return,
+        };
+        if written.is_err() {
             self.give_up(NotKept::Compressor);
         }
+        self.grow_up();
+    }
+
+    /// What is no longer short is compressed as it comes.
+    fn grow_up(&mut self) {
+        let Writing::Short(text) = &self.state else { return };
+        if text.len() < SHORT_BYTES {
+            return;
+        }
+        let begun = zstd::stream::write::Encoder::new(Vec::new(), LEVEL).and_then(|mut encoder| {
+            // A flipped byte must not come back as other text: without it a raw block has no checksum.
+            encoder.include_checksum(true)?;
+            encoder.write_all(text)?;
+            Ok(encoder)
+        });
+        self.state = match begun {
+            Ok(encoder) => Writing::On(Box::new(encoder)),
+            Err(_) => Writing::Off(NotKept::Compressor),
+        };
     }
 }
 

@@ -34,6 +34,11 @@ impl KeyStore {
         KeyStore::at(config.join("secrets"))
     }
 
+    /// Changes whenever a key comes or goes.
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
     /// Where the key of this provider lies, or would lie.
     pub fn path(&self, provider: &str) -> Result<PathBuf, SecretError> {
         let fits = |byte: u8| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'_' | b'-');
