@@ -31,10 +31,13 @@ const SCHEMES: [(Scheme, &str); 4] = [
 ];
 
 fn main() {
-    for (scheme, name) in SCHEMES {
+    // Without a word all schemes are measured, with one that scheme.
+    let word = std::env::args().skip(1).find(|word| !word.starts_with('-'));
+    let wanted = |name: &str| word.as_ref().is_none_or(|word| word == name);
+    for (scheme, name) in SCHEMES.into_iter().filter(|(_, name)| wanted(name)) {
         decode(scheme, name);
     }
-    for (scheme, name) in SCHEMES {
+    for (scheme, name) in SCHEMES.into_iter().filter(|(_, name)| wanted(name)) {
         request(scheme, name);
     }
 }

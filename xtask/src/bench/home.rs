@@ -65,10 +65,15 @@ fn release() -> Result<PathBuf, String> {
     Ok(target.ok_or("`cargo metadata` names no target directory")?.join("release/minke"))
 }
 
-/// A fresh home and working directory. On a real disk if the temporary directory is: syncs are to cost what they cost.
+/// Where a system keeps what lives no longer than a login; always memory.
+const MEMORY: &str = "/dev/shm";
+
+/// A fresh home and working directory, laid out as a user has them. On a real disk if the temporary directory is: syncs
+/// are to cost what they cost. The runtime directory is in memory, as it is after a login.
 pub(crate) struct Home<'a> {
     built: &'a Built,
     folder: TempDir,
+    runtime: TempDir,
 }
 
 impl<'a> Home<'a> {
@@ -76,7 +81,9 @@ impl<'a> Home<'a> {
         let folder = TempDir::new().map_err(|why| format!("cannot make a temporary directory: {why}"))?;
         fs::create_dir(folder.path().join("work"))
             .map_err(|why| format!("cannot make a working directory: {why}"))?;
-        Ok(Home { built, folder })
+        let runtime = if Path::new(MEMORY).is_dir() { TempDir::new_in(MEMORY) } else { TempDir::new() };
+        let runtime = runtime.map_err(|why| format!("cannot make a runtime directory: {why}"))?;
+        Ok(Home { built, folder, runtime })
     }
 
     pub(crate) fn minke(&self, args: &[&str]) -> Command {
@@ -84,14 +91,18 @@ impl<'a> Home<'a> {
         command
             .args(args)
             .current_dir(self.folder.path().join("work"))
-            .env("MINKE_HOME", self.folder.path().join("home"))
+            .env_remove("MINKE_HOME")
+            .env("XDG_CONFIG_HOME", self.folder.path().join("home/config"))
+            .env("XDG_DATA_HOME", self.folder.path().join("home/data"))
+            .env("XDG_STATE_HOME", self.folder.path().join("home/state"))
+            .env("XDG_RUNTIME_DIR", self.runtime.path())
             .stdin(Stdio::null());
         command
     }
 
     /// Writes a file of the user's configuration.
     pub(crate) fn configure(&self, name: &str, text: &str) -> Result<(), String> {
-        let folder = self.folder.path().join("home/config");
+        let folder = self.folder.path().join("home/config/minke");
         fs::create_dir_all(&folder).map_err(|why| format!("cannot make {}: {why}", folder.display()))?;
         fs::write(folder.join(name), text).map_err(|why| format!("cannot write {name}: {why}"))
     }
@@ -126,7 +137,7 @@ impl<'a> Home<'a> {
 
     fn session_folder(&self, session: &str) -> PathBuf {
         let id = session.strip_prefix("s_").unwrap_or(session);
-        self.folder.path().join("home/data/sessions").join(id)
+        self.folder.path().join("home/data/minke/sessions").join(id)
     }
 
     /// Starts `minke pod` for a session as a launcher does, and waits for its `ready`.

@@ -134,9 +134,10 @@ impl<'de> Visitor<'de> for CountVisitor {
     }
 }
 
-/// An object of a known shape. Whatever is none counts as not there.
+/// An object of a known shape, boxed because few events have one and all are moved about. Whatever is none counts as not
+/// there.
 #[derive(Debug)]
-pub(super) struct Object<T>(pub(super) Option<T>);
+pub(super) struct Object<T>(pub(super) Option<Box<T>>);
 
 impl<T> Default for Object<T> {
     fn default() -> Self {
@@ -159,7 +160,7 @@ impl<'de, T: Deserialize<'de>> Visitor<'de> for ObjectVisitor<T> {
         f.write_str("an object")
     }
     fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Object<T>, A::Error> {
-        T::deserialize(value::MapAccessDeserializer::new(map)).map(|value| Object(Some(value)))
+        T::deserialize(value::MapAccessDeserializer::new(map)).map(|value| Object(Some(Box::new(value))))
     }
     fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Object<T>, A::Error> {
         while seq.next_element::<IgnoredAny>()?.is_some() {}

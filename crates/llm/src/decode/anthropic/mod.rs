@@ -219,7 +219,7 @@ impl AnthropicDecode {
         }
     }
 
-    fn count_usage(&mut self, usage: Option<Usage>) {
+    fn count_usage(&mut self, usage: Option<Box<Usage>>) {
         if let Some(usage) = usage {
             self.usage.merge(&usage);
         }

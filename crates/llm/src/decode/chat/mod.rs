@@ -104,7 +104,7 @@ impl ChatDecode {
             self.call(piece, out)?;
         }
         if let Some(function) = delta.function_call {
-            self.call(Piece { function: Some(function), ..Piece::default() }, out)?;
+            self.call(Piece { function: Some(*function), ..Piece::default() }, out)?;
         }
         if delta.audio.is_some_and(|audio| wire::says(&audio, "data") || wire::says(&audio, "transcript")) {
             self.unknown_output("audio", out);

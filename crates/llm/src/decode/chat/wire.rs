@@ -61,7 +61,7 @@ pub(super) struct Delta<'a> {
     #[serde(borrow)]
     pub(super) tool_calls: Option<Vec<Piece<'a>>>,
     #[serde(borrow)]
-    pub(super) function_call: Option<Function<'a>>,
+    pub(super) function_call: Option<Box<Function<'a>>>,
     pub(super) audio: Option<Box<Value>>,
     pub(super) images: Option<Box<Value>>,
 }
