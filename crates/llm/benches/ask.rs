@@ -5,7 +5,6 @@
 
 #![expect(clippy::print_stdout, reason = "the figures are the output")]
 
-use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
@@ -15,7 +14,7 @@ use std::time::{Duration, Instant};
 use futures_util::StreamExt;
 use minke_llm::{Around, ModelRequest, Resolved, TapeWriter, resolve};
 use minke_model::{ModelEvent, Prompt};
-use minke_record::{Item, Purpose};
+use minke_record::Item;
 use rustix::time::{ClockId, clock_gettime};
 
 const SAMPLES: usize = 15;
@@ -136,16 +135,8 @@ fn model(addr: SocketAddr, key: bool) -> Resolved {
 
 fn prompt(resolved: &Resolved) -> Prompt {
     Prompt {
-        route: resolved.route.clone(),
-        purpose: Purpose::Turn,
         system: "be brief".into(),
-        tools: Arc::default(),
-        items: vec![Arc::new(Item::user("hello"))],
-        max_tokens: None,
-        reasoning: None,
-        cache_key: None,
-        images: BTreeMap::new(),
-        ended: None,
+        ..Prompt::new(resolved.route.clone(), vec![Arc::new(Item::user("hello"))])
     }
 }
 

@@ -6,7 +6,6 @@
 
 #![expect(clippy::print_stdout, reason = "the figures are the output")]
 
-use std::collections::BTreeMap;
 use std::hint::black_box;
 use std::io::Write;
 use std::sync::Arc;
@@ -14,7 +13,7 @@ use std::time::Instant;
 
 use minke_llm::{Capability, Decoder, Quirks, Scheme, Settings, build};
 use minke_model::{ModelEvent, Prompt};
-use minke_record::{CallId, Item, Purpose, Role, Route, ToolSpec};
+use minke_record::{CallId, Item, Role, Route, ToolSpec};
 use serde_json::{Value, json};
 
 const SAMPLES: usize = 15;
@@ -228,20 +227,13 @@ fn conversation(scheme: &str) -> Prompt {
         }
     }
     Prompt {
-        route,
-        purpose: Purpose::Turn,
         system: "You are measured.".into(),
         tools: Arc::new(vec![ToolSpec {
             name: "Read".into(),
             description: "Reads a file.".into(),
             schema: json!({"type": "object", "properties": {"file_path": {"type": "string"}}, "required": ["file_path"]}),
         }]),
-        items,
-        max_tokens: None,
-        reasoning: None,
-        cache_key: None,
-        images: BTreeMap::new(),
-        ended: None,
+        ..Prompt::new(route, items)
     }
 }
 

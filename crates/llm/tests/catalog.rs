@@ -12,7 +12,7 @@ use minke_llm::{
     canonical, resolve,
 };
 use minke_model::{ModelEvent, Prompt};
-use minke_record::{Item, Purpose};
+use minke_record::Item;
 use serde_json::json;
 
 /// A configuration directory and an environment.
@@ -384,15 +384,7 @@ async fn a_script_costs_nothing_unless_the_user_prices_it() {
 
 fn prompt(resolved: &Resolved) -> Prompt {
     Prompt {
-        route: resolved.route.clone(),
-        purpose: Purpose::Turn,
         system: "be brief".into(),
-        tools: Arc::default(),
-        items: vec![Arc::new(Item::user("hello"))],
-        max_tokens: None,
-        reasoning: None,
-        cache_key: None,
-        images: BTreeMap::new(),
-        ended: None,
+        ..Prompt::new(resolved.route.clone(), vec![Arc::new(Item::user("hello"))])
     }
 }

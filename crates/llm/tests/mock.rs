@@ -12,7 +12,7 @@ use futures_util::StreamExt;
 use minke_llm::mock::{Options, Seen, Split, serve};
 use minke_llm::{Decoder, Reason, Scheme, Scripted};
 use minke_model::{BlockEnd, BlockKind, Model, ModelEvent, Prompt, StopReason, TokenUsage};
-use minke_record::{Item, Purpose, Route};
+use minke_record::{Item, Route};
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
@@ -287,18 +287,9 @@ fn decoded(scheme: Scheme, pieces: &[Vec<u8>]) -> Heard {
 
 /// What the script says inside a pod.
 async fn played(text: &str, items: Vec<Item>) -> Heard {
-    let prompt = Prompt {
-        route: Route { provider: "scripted".into(), model: "m".into(), scheme: "scripted".into() },
-        purpose: Purpose::Turn,
-        system: "be brief".into(),
-        tools: Arc::default(),
-        items: items.into_iter().map(Arc::new).collect(),
-        max_tokens: None,
-        reasoning: None,
-        cache_key: None,
-        images: BTreeMap::new(),
-        ended: None,
-    };
+    let route = Route { provider: "scripted".into(), model: "m".into(), scheme: "scripted".into() };
+    let items = items.into_iter().map(Arc::new).collect();
+    let prompt = Prompt { system: "be brief".into(), ..Prompt::new(route, items) };
     let events: Vec<_> = script(text).ask(Arc::new(prompt)).collect().await;
     Heard::of(events.into_iter().map(|event| event.unwrap()).collect())
 }

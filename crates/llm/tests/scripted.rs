@@ -16,18 +16,9 @@ fn script(text: &str) -> Scripted {
 }
 
 fn prompt(items: Vec<Item>, ended: Option<u64>) -> Arc<Prompt> {
-    Arc::new(Prompt {
-        route: Route { provider: "scripted".into(), model: "talk.toml".into(), scheme: "scripted".into() },
-        purpose: Purpose::Turn,
-        system: "be brief".into(),
-        tools: Arc::default(),
-        items: items.into_iter().map(Arc::new).collect(),
-        max_tokens: None,
-        reasoning: None,
-        cache_key: None,
-        images: Default::default(),
-        ended,
-    })
+    let route = Route { provider: "scripted".into(), model: "talk.toml".into(), scheme: "scripted".into() };
+    let items = items.into_iter().map(Arc::new).collect();
+    Arc::new(Prompt { system: "be brief".into(), ended, ..Prompt::new(route, items) })
 }
 
 fn result(id: &str, content: &str) -> Item {

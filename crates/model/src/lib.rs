@@ -37,6 +37,22 @@ pub struct Prompt {
 }
 
 impl Prompt {
+    /// A turn with these items and nothing else: no system prompt, no tools, the model's own limits.
+    pub fn new(route: Route, items: Vec<Arc<Item>>) -> Prompt {
+        Prompt {
+            route,
+            purpose: Purpose::Turn,
+            system: Text::default(),
+            tools: Arc::default(),
+            items,
+            max_tokens: None,
+            reasoning: None,
+            cache_key: None,
+            images: BTreeMap::new(),
+            ended: None,
+        }
+    }
+
     /// Puts texts that lie in blobs into the prompt, with the content that `fetch` gives.
     pub fn fetch_texts<E>(&mut self, fetch: &mut dyn FnMut(&BlobRef) -> Result<String, E>) -> Result<(), E> {
         fill(&mut self.system, fetch)?;

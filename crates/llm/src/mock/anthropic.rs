@@ -4,7 +4,7 @@
 
 use std::collections::HashMap;
 
-use minke_model::{BlockKind, Failure, FailureKind, ModelEvent, StopReason};
+use minke_model::{BlockKind, Failure, FailureKind, StopReason};
 use serde_json::{Value, json};
 
 use super::asked::{Asked, History, Wishes, list, text, texts};
@@ -131,6 +131,28 @@ impl Teller {
     pub(super) fn new(voice: Voice) -> Teller {
         Teller { voice, open: HashMap::new(), calls: Vec::new(), pinged: false }
     }
+}
+
+impl Tell for Teller {
+    fn begin(&mut self, out: &mut Vec<Told>) {
+        let usage = &self.voice.usage;
+        let message = json!({
+            "id": format!("msg_{}", self.voice.id),
+            "type": "message",
+            "role": "assistant",
+            "model": self.voice.model,
+            "content": [],
+            "stop_reason": null,
+            "stop_sequence": null,
+            "usage": {
+                "input_tokens": usage.input,
+                "cache_creation_input_tokens": usage.cache_write,
+                "cache_read_input_tokens": usage.cache_read,
+                "output_tokens": usage.output.min(1),
+            },
+        });
+        out.push(told("message_start", &json!({ "type": "message_start", "message": message })));
+    }
 
     fn start(&mut self, index: u32, kind: &BlockKind, out: &mut Vec<Told>) {
         let block = match kind {
@@ -171,7 +193,7 @@ impl Teller {
         out.push(told("content_block_stop", &json!({ "type": "content_block_stop", "index": index })));
     }
 
-    fn done(&self, stop: &StopReason, out: &mut Vec<Told>) {
+    fn done(&mut self, stop: &StopReason, out: &mut Vec<Told>) {
         let reason = match stop {
             StopReason::ContentFilter => "refusal",
             StopReason::Other(word) if word == "pause" => "pause_turn",
@@ -181,41 +203,6 @@ impl Teller {
         let delta = json!({ "stop_reason": reason, "stop_sequence": null });
         out.push(told("message_delta", &json!({ "type": "message_delta", "delta": delta, "usage": usage })));
         out.push(told("message_stop", &json!({ "type": "message_stop" })));
-    }
-}
-
-impl Tell for Teller {
-    fn begin(&mut self, out: &mut Vec<Told>) {
-        let usage = &self.voice.usage;
-        let message = json!({
-            "id": format!("msg_{}", self.voice.id),
-            "type": "message",
-            "role": "assistant",
-            "model": self.voice.model,
-            "content": [],
-            "stop_reason": null,
-            "stop_sequence": null,
-            "usage": {
-                "input_tokens": usage.input,
-                "cache_creation_input_tokens": usage.cache_write,
-                "cache_read_input_tokens": usage.cache_read,
-                "output_tokens": usage.output.min(1),
-            },
-        });
-        out.push(told("message_start", &json!({ "type": "message_start", "message": message })));
-    }
-
-    fn event(&mut self, event: &ModelEvent, out: &mut Vec<Told>) {
-        match event {
-            ModelEvent::BlockStart { index, kind } => self.start(*index, kind, out),
-            ModelEvent::Delta { index, text } => self.delta(*index, text, out),
-            ModelEvent::BlockStop { index, .. } => self.stop(*index, out),
-            ModelEvent::Done { stop } => self.done(stop, out),
-            ModelEvent::Usage(_)
-            | ModelEvent::Unknown { .. }
-            | ModelEvent::Tape(_)
-            | ModelEvent::Recorded { .. } => {}
-        }
     }
 
     fn fail(&mut self, failure: &Failure, out: &mut Vec<Told>) {

@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 
-use minke_model::{BlockKind, Failure, FailureKind, ModelEvent, StopReason};
+use minke_model::{BlockKind, Failure, FailureKind, StopReason};
 use serde_json::{Value, json};
 
 use super::asked::{Asked, History, Wishes, list, text, texts};
@@ -113,29 +113,13 @@ impl Teller {
         Told { name: "", data: data.to_string() }
     }
 
-    fn delta(&self, delta: &Value, finish: Option<&str>) -> Told {
+    fn said(&self, delta: &Value, finish: Option<&str>) -> Told {
         let choice = json!({ "index": 0, "delta": delta, "logprobs": null, "finish_reason": finish });
         self.chunk(&json!([choice]), &Value::Null)
     }
 
     fn refuses(&self) -> bool {
         self.voice.stop == Some(StopReason::Refusal)
-    }
-
-    fn start(&mut self, index: u32, kind: &BlockKind, out: &mut Vec<Told>) {
-        let part = match kind {
-            BlockKind::Text | BlockKind::Refusal => Part::Text,
-            BlockKind::Thinking => Part::Thinking,
-            BlockKind::ToolCall { id, name } => {
-                let place = self.calls;
-                self.calls += 1;
-                let function = json!({ "name": name, "arguments": "" });
-                let call = json!({ "index": place, "id": id, "type": "function", "function": function });
-                out.push(self.delta(&json!({ "tool_calls": [call] }), None));
-                Part::Call(place)
-            }
-        };
-        self.open.insert(index, part);
     }
 
     fn piece(&self, index: u32, text: &str) -> Told {
@@ -147,10 +131,39 @@ impl Teller {
                 json!({ "tool_calls": [{ "index": place, "function": { "arguments": text } }] })
             }
         };
-        self.delta(&delta, None)
+        self.said(&delta, None)
+    }
+}
+
+impl Tell for Teller {
+    fn begin(&mut self, out: &mut Vec<Told>) {
+        out.push(self.said(&json!({ "role": "assistant", "content": "", "refusal": null }), None));
     }
 
-    fn done(&self, stop: &StopReason, out: &mut Vec<Told>) {
+    fn start(&mut self, index: u32, kind: &BlockKind, out: &mut Vec<Told>) {
+        let part = match kind {
+            BlockKind::Text | BlockKind::Refusal => Part::Text,
+            BlockKind::Thinking => Part::Thinking,
+            BlockKind::ToolCall { id, name } => {
+                let place = self.calls;
+                self.calls += 1;
+                let function = json!({ "name": name, "arguments": "" });
+                let call = json!({ "index": place, "id": id, "type": "function", "function": function });
+                out.push(self.said(&json!({ "tool_calls": [call] }), None));
+                Part::Call(place)
+            }
+        };
+        self.open.insert(index, part);
+    }
+
+    fn delta(&mut self, index: u32, text: &str, out: &mut Vec<Told>) {
+        out.push(self.piece(index, text));
+    }
+
+    /// Nothing on the wire says that a block is over.
+    fn stop(&mut self, _: u32, _: &mut Vec<Told>) {}
+
+    fn done(&mut self, stop: &StopReason, out: &mut Vec<Told>) {
         let reason = match stop {
             StopReason::ToolUse => "tool_calls",
             StopReason::MaxTokens => "length",
@@ -158,7 +171,7 @@ impl Teller {
             StopReason::EndTurn | StopReason::StopSequence | StopReason::Refusal => "stop",
             StopReason::Other(word) => word,
         };
-        out.push(self.delta(&json!({}), Some(reason)));
+        out.push(self.said(&json!({}), Some(reason)));
         if self.voice.wishes.usage {
             let voice = &self.voice;
             let usage = json!({
@@ -171,26 +184,6 @@ impl Teller {
             out.push(self.chunk(&json!([]), &usage));
         }
         out.push(Told { name: "", data: "[DONE]".to_owned() });
-    }
-}
-
-impl Tell for Teller {
-    fn begin(&mut self, out: &mut Vec<Told>) {
-        out.push(self.delta(&json!({ "role": "assistant", "content": "", "refusal": null }), None));
-    }
-
-    fn event(&mut self, event: &ModelEvent, out: &mut Vec<Told>) {
-        match event {
-            ModelEvent::BlockStart { index, kind } => self.start(*index, kind, out),
-            ModelEvent::Delta { index, text } => out.push(self.piece(*index, text)),
-            ModelEvent::Done { stop } => self.done(stop, out),
-            // Nothing on the wire says that a block is over.
-            ModelEvent::BlockStop { .. }
-            | ModelEvent::Usage(_)
-            | ModelEvent::Unknown { .. }
-            | ModelEvent::Tape(_)
-            | ModelEvent::Recorded { .. } => {}
-        }
     }
 
     fn fail(&mut self, failure: &Failure, out: &mut Vec<Told>) {

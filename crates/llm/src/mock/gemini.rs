@@ -6,7 +6,7 @@
 
 use std::collections::HashMap;
 
-use minke_model::{BlockKind, Failure, FailureKind, ModelEvent, StopReason};
+use minke_model::{BlockKind, Failure, FailureKind, StopReason};
 use serde_json::{Map, Value, json};
 
 use super::asked::{Asked, History, Wishes, list, text, texts};
@@ -251,7 +251,28 @@ impl Teller {
         usage
     }
 
-    fn start(&mut self, index: u32, kind: &BlockKind) {
+    fn call(&mut self, id: &str, name: &str, arguments: &str, out: &mut Vec<Told>) {
+        let Some(args) = serde_json::from_str(arguments).ok().filter(Value::is_object) else {
+            // This format has no place for such arguments: the real model ends so.
+            self.malformed = Some(format!("Malformed function call: {name}({arguments})"));
+            return;
+        };
+        let signs = self.owes || (self.calls == 0 && self.voice.model.starts_with(DEMANDING));
+        let signature = signs.then(|| sign(Scheme::Gemini, &self.voice.model, &over(name, &args)));
+        let mut part = json!({ "functionCall": { "name": name, "args": args, "id": id } });
+        if let (Some(signature), Some(fields)) = (signature, part.as_object_mut()) {
+            fields.insert("thoughtSignature".to_owned(), signature.into());
+        }
+        self.owes = false;
+        self.calls += 1;
+        out.push(self.chunk(Some(part), None));
+    }
+}
+
+impl Tell for Teller {
+    fn begin(&mut self, _: &mut Vec<Told>) {}
+
+    fn start(&mut self, index: u32, kind: &BlockKind, _: &mut Vec<Told>) {
         let part = match kind {
             BlockKind::Text | BlockKind::Refusal => Part::Text,
             BlockKind::Thinking => Part::Thinking,
@@ -282,24 +303,7 @@ impl Teller {
         }
     }
 
-    fn call(&mut self, id: &str, name: &str, arguments: &str, out: &mut Vec<Told>) {
-        let Some(args) = serde_json::from_str(arguments).ok().filter(Value::is_object) else {
-            // This format has no place for such arguments: the real model ends so.
-            self.malformed = Some(format!("Malformed function call: {name}({arguments})"));
-            return;
-        };
-        let signs = self.owes || (self.calls == 0 && self.voice.model.starts_with(DEMANDING));
-        let signature = signs.then(|| sign(Scheme::Gemini, &self.voice.model, &over(name, &args)));
-        let mut part = json!({ "functionCall": { "name": name, "args": args, "id": id } });
-        if let (Some(signature), Some(fields)) = (signature, part.as_object_mut()) {
-            fields.insert("thoughtSignature".to_owned(), signature.into());
-        }
-        self.owes = false;
-        self.calls += 1;
-        out.push(self.chunk(Some(part), None));
-    }
-
-    fn done(&self, stop: &StopReason, out: &mut Vec<Told>) {
+    fn done(&mut self, stop: &StopReason, out: &mut Vec<Told>) {
         if let Some(message) = &self.malformed {
             out.push(self.chunk(None, Some(("MALFORMED_FUNCTION_CALL", Some(message)))));
             return;
@@ -316,23 +320,6 @@ impl Teller {
             fields.insert("thoughtSignature".to_owned(), signature.into());
         }
         out.push(self.chunk(Some(part), Some((&reason, None))));
-    }
-}
-
-impl Tell for Teller {
-    fn begin(&mut self, _: &mut Vec<Told>) {}
-
-    fn event(&mut self, event: &ModelEvent, out: &mut Vec<Told>) {
-        match event {
-            ModelEvent::BlockStart { index, kind } => self.start(*index, kind),
-            ModelEvent::Delta { index, text } => self.delta(*index, text, out),
-            ModelEvent::BlockStop { index, .. } => self.stop(*index, out),
-            ModelEvent::Done { stop } => self.done(stop, out),
-            ModelEvent::Usage(_)
-            | ModelEvent::Unknown { .. }
-            | ModelEvent::Tape(_)
-            | ModelEvent::Recorded { .. } => {}
-        }
     }
 
     fn fail(&mut self, failure: &Failure, out: &mut Vec<Told>) {

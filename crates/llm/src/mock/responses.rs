@@ -4,7 +4,7 @@
 //! summary. Errors are worded as in `chat`.
 //! Invariant: what is told here is what `decode::responses` reads (`tests/mock.rs`).
 
-use minke_model::{BlockKind, Failure, ModelEvent, StopReason};
+use minke_model::{BlockKind, Failure, StopReason};
 use serde_json::{Value, json};
 
 use super::asked::{Asked, History, Wishes, list, text, texts};
@@ -167,6 +167,14 @@ impl Teller {
             }
         }
     }
+}
+
+impl Tell for Teller {
+    fn begin(&mut self, out: &mut Vec<Told>) {
+        let response = self.response("in_progress", json!({}));
+        self.tell("response.created", response.clone(), out);
+        self.tell("response.in_progress", response, out);
+    }
 
     fn start(&mut self, index: u32, kind: &BlockKind, out: &mut Vec<Told>) {
         let at = self.begun;
@@ -270,27 +278,6 @@ impl Teller {
             }
         };
         self.tell(name, response, out);
-    }
-}
-
-impl Tell for Teller {
-    fn begin(&mut self, out: &mut Vec<Told>) {
-        let response = self.response("in_progress", json!({}));
-        self.tell("response.created", response.clone(), out);
-        self.tell("response.in_progress", response, out);
-    }
-
-    fn event(&mut self, event: &ModelEvent, out: &mut Vec<Told>) {
-        match event {
-            ModelEvent::BlockStart { index, kind } => self.start(*index, kind, out),
-            ModelEvent::Delta { index, text } => self.delta(*index, text, out),
-            ModelEvent::BlockStop { index, .. } => self.stop(*index, out),
-            ModelEvent::Done { stop } => self.done(stop, out),
-            ModelEvent::Usage(_)
-            | ModelEvent::Unknown { .. }
-            | ModelEvent::Tape(_)
-            | ModelEvent::Recorded { .. } => {}
-        }
     }
 
     fn fail(&mut self, failure: &Failure, out: &mut Vec<Told>) {

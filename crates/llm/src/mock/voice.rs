@@ -23,9 +23,26 @@ pub(super) struct Told {
 pub(super) trait Tell: Send {
     /// Before the first block.
     fn begin(&mut self, out: &mut Vec<Told>);
-    fn event(&mut self, event: &ModelEvent, out: &mut Vec<Told>);
+    fn start(&mut self, index: u32, kind: &BlockKind, out: &mut Vec<Told>);
+    fn delta(&mut self, index: u32, text: &str, out: &mut Vec<Told>);
+    fn stop(&mut self, index: u32, out: &mut Vec<Told>);
+    fn done(&mut self, stop: &StopReason, out: &mut Vec<Told>);
     /// An error after the reply has begun.
     fn fail(&mut self, failure: &Failure, out: &mut Vec<Told>);
+
+    fn event(&mut self, event: &ModelEvent, out: &mut Vec<Told>) {
+        match event {
+            ModelEvent::BlockStart { index, kind } => self.start(*index, kind, out),
+            ModelEvent::Delta { index, text } => self.delta(*index, text, out),
+            ModelEvent::BlockStop { index, .. } => self.stop(*index, out),
+            ModelEvent::Done { stop } => self.done(stop, out),
+            // The usage is known from the beginning (`Voice`), the rest is not for the wire.
+            ModelEvent::Usage(_)
+            | ModelEvent::Unknown { .. }
+            | ModelEvent::Tape(_)
+            | ModelEvent::Recorded { .. } => {}
+        }
+    }
 }
 
 /// The reply as a whole, known before its first word.

@@ -203,18 +203,9 @@ mod tests {
     /// The number of the turn that an attempt gets, with `!` if it is the turn's error.
     fn asked_for(ended: u64, attempt: Attempt) -> String {
         let script = Script::parse("talk.toml", SCRIPT).unwrap();
-        let prompt = Prompt {
-            route: Route { provider: "scripted".into(), model: "x".into(), scheme: "scripted".into() },
-            purpose: Purpose::Turn,
-            system: "".into(),
-            tools: Arc::default(),
-            items: vec![Arc::new(Item::user("hi"))],
-            max_tokens: None,
-            reasoning: None,
-            cache_key: None,
-            images: Default::default(),
-            ended: Some(ended),
-        };
+        let route = Route { provider: "scripted".into(), model: "x".into(), scheme: "scripted".into() };
+        let items = vec![Arc::new(Item::user("hi"))];
+        let prompt = Prompt { ended: Some(ended), ..Prompt::new(route, items) };
         match choose(&script, None, &prompt, attempt) {
             Answer::Turn(turn) => turn.number.to_string(),
             Answer::Error(turn) => format!("{}!", turn.number),

@@ -8,7 +8,7 @@ use std::time::Duration;
 use futures_util::StreamExt;
 use minke_llm::{Around, ModelRequest, Recording, Resolved, TapeWriter, resolve};
 use minke_model::{Failure, ModelEvent, Prompt, Tape, TokenUsage};
-use minke_record::{Item, Purpose};
+use minke_record::Item;
 
 pub(crate) const KEY: &str = "sk-planted-0123456789abcdef";
 
@@ -119,16 +119,8 @@ impl Reply {
 
 pub(crate) async fn ask(resolved: &Resolved) -> Reply {
     let prompt = Prompt {
-        route: resolved.route.clone(),
-        purpose: Purpose::Turn,
         system: "be brief".into(),
-        tools: Arc::default(),
-        items: vec![Arc::new(Item::user("hello"))],
-        max_tokens: None,
-        reasoning: None,
-        cache_key: None,
-        images: BTreeMap::new(),
-        ended: None,
+        ..Prompt::new(resolved.route.clone(), vec![Arc::new(Item::user("hello"))])
     };
     let mut stream = resolved.model.ask(Arc::new(prompt));
     let mut reply = Reply::default();

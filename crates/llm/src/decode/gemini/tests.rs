@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use minke_model::{BlockKind, ModelEvent, Prompt, StopReason};
-use minke_record::{Item, Purpose, Route, ToolSpec};
+use minke_record::{Item, Route, ToolSpec};
 
 use super::super::Decoder;
 use crate::problem::{Problem, Reason};
@@ -277,18 +277,9 @@ fn sent_back(parts: &[&str]) -> serde_json::Value {
     items.extend(results);
     let tool =
         ToolSpec { name: "f".into(), description: "f".into(), schema: serde_json::json!({"type": "object"}) };
-    let prompt = Prompt {
-        route: Route { provider: "google".into(), model: "m".into(), scheme: "gemini".into() },
-        purpose: Purpose::Turn,
-        system: "".into(),
-        tools: Arc::new(vec![tool]),
-        items: items.into_iter().map(Arc::new).collect(),
-        max_tokens: None,
-        reasoning: None,
-        cache_key: None,
-        images: Default::default(),
-        ended: None,
-    };
+    let route = Route { provider: "google".into(), model: "m".into(), scheme: "gemini".into() };
+    let items = items.into_iter().map(Arc::new).collect();
+    let prompt = Prompt { tools: Arc::new(vec![tool]), ..Prompt::new(route, items) };
     let settings = Settings {
         scheme: Scheme::Gemini,
         provider: "google".into(),
