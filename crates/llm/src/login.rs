@@ -28,7 +28,7 @@ pub fn key_holder(provider: &str, around: &Around) -> Result<KeyHolder, ResolveE
     let catalog = Catalog::load(around.config_dir.as_deref())?;
     if !catalog.knows_provider(provider) {
         let why = catalog.no_provider(provider);
-        return Err(ResolveError::NoProvider { reference: provider.to_owned(), why });
+        return Err(ResolveError::UnknownProvider { why });
     }
     Ok(holder(&catalog, provider, around))
 }

@@ -88,6 +88,9 @@ pub enum ResolveError {
     NoReference { reference: String, hint: String },
     #[error("the model `{reference}` cannot be had: {why}")]
     NoProvider { reference: String, why: String },
+    /// A provider alone was named.
+    #[error("{why}")]
+    UnknownProvider { why: String },
     #[error("the model `{reference}`: `{key}` {why}")]
     BadValue { reference: String, key: &'static str, why: String },
     #[error(

@@ -188,5 +188,7 @@ mod tests {
         assert_eq!(manifest.pod.idle_exit, 1800);
         assert_eq!(Manifest::read(&manifest.to_value()).unwrap(), manifest);
         assert!(Manifest::read(&serde_json::json!({"permissions": {"posture": "yolo"}})).is_err());
+        let lots = Manifest::read(&serde_json::json!({"worker": {"reasoning": "lots"}})).unwrap_err();
+        assert!(lots.to_string().contains("xhigh, or a number of tokens"), "{lots}");
     }
 }

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 /// How much a model is to think: a word, or a number of tokens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(untagged)]
+#[serde(untagged, expecting = "none, minimal, low, medium, high, xhigh, or a number of tokens")]
 pub enum Reasoning {
     Effort(Effort),
     Budget(u64),
