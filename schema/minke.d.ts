@@ -699,6 +699,12 @@ export type Holder = "pod" | "visit" | (string & {});
 
 export type Id = string | number;
 
+/** An image that lies in a blob. */
+export type ImageBlob = {
+  blob: string;
+  media_type: string;
+};
+
 /** What is open right now, so that a client that joins in the middle of a turn shows what the others show. */
 export type InFlight = {
   blocks?: Array<Block>;
@@ -786,7 +792,10 @@ export type Item = {
   summary: string;
   content?: Text | null;
   is_error?: boolean;
+  /** The whole of what it said, where `content` is only a part. */
   blob?: string | null;
+  /** What it showed. */
+  images?: Array<ImageBlob>;
 } | {
   kind: "unknown";
 };
@@ -1145,6 +1154,8 @@ export type OpenRun = {
   in_turn?: boolean;
   /** Length of the context when the input came: where a rollback goes back to. Absent without an input. */
   input_at?: number | null;
+  /** The write scope was captured, so that what commands of this run change can be undone. */
+  captured?: boolean;
   /** The model has said something in this run. */
   produced?: boolean;
   /** The run waits for this time before it asks the model again. */
@@ -1163,6 +1174,8 @@ export type Opened = {
   host: string;
   version: string;
   as: Holder;
+  /** The tier of the fence that this life's commands run in, as it was tried. */
+  fence?: string | null;
 };
 
 /** A report on its way to the parent, numbered by the `seq` of this entry. */
@@ -1178,7 +1191,7 @@ export type OutboxAck = {
 
 export type Outcome = "done" | "failed" | "refused" | "invalid" | "cancelled" | "timed_out" | "lost" | (string & {});
 
-export type OutputStream = "stdout" | "stderr" | (string & {});
+export type OutputStream = "stdout" | "stderr" | "both" | (string & {});
 
 /** The parent pod's session and the call that spawned this one. */
 export type Parent = {
@@ -1647,8 +1660,13 @@ export type SnapshotEvent = {
 export type SnapshotFile = {
   path: string;
   mode: number;
+  /** Empty if there was no such file. */
   hash: string;
   blob?: string | null;
+  /** Where in the blob the content begins, if many files share one. */
+  at?: number | null;
+  /** How long the content is, if many files share a blob. */
+  bytes?: number | null;
 };
 
 export type SnapshotWhen = "before" | "after" | (string & {});

@@ -208,6 +208,7 @@ mod tests {
             content: None,
             is_error: false,
             blob: None,
+            images: Vec::new(),
         };
         let mut context = Context::new(vec![Item::user("a"), call]);
         assert_eq!(context.orphan(), Some("c1".into()));

@@ -291,6 +291,7 @@ fn boot(
         route: found.route,
         no_route: found.no_route,
         fallbacks: found.fallbacks,
+        fence: minke_policy::Tier::D,
     };
     (boot, introduction, found.alerts)
 }

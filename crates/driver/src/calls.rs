@@ -17,7 +17,7 @@ use futures_util::FutureExt;
 use minke_llm::Cover;
 use minke_pod::{CallEnd, FileFound, Prepared};
 use minke_record::{CallId, Preview, Text, hex};
-use minke_tool::{Place, Tool, ToolError, ToolOutput};
+use minke_tool::{Call, News, Place, Tool, ToolError, ToolOutput};
 use sha2::{Digest, Sha256};
 use tokio::sync::mpsc;
 use tokio::task::{AbortHandle, JoinSet};
@@ -182,7 +182,7 @@ impl Hand {
             .off_loop(move |_| {
                 catch_unwind(AssertUnwindSafe(|| {
                     let action = tool.prepare(&arguments, &place)?;
-                    let preview = tool.preview(&arguments, &action, &place)?;
+                    let preview = tool.preview(&arguments, &action, &place)?.map(|found| found.preview);
                     Ok(Prepared { class: tool.class(), action, preview })
                 }))
                 .unwrap_or_else(|panic| {
@@ -198,11 +198,15 @@ impl Hand {
             Ok(tool) => tool,
             Err(message) => return CallEnd::Invalid { message },
         };
-        let work = async { tool.run(arguments, &self.place).await };
+        let call = Call { id: self.call_id.clone(), place: Arc::clone(&self.place), news: News::nobody() };
+        let work = async { tool.run(arguments, &call).await };
         match timeout(CALL_WAIT, AssertUnwindSafe(work).catch_unwind()).await {
-            Ok(Ok(Ok(ToolOutput { summary, content }))) => CallEnd::Done { summary, content },
+            Ok(Ok(Ok(ToolOutput { summary, content, .. }))) => CallEnd::Done { summary, content },
             Ok(Ok(Err(ToolError::Invalid(message)))) => CallEnd::Invalid { message },
             Ok(Ok(Err(ToolError::Failed(message)))) => CallEnd::Failed { message },
+            Ok(Ok(Err(ToolError::TimedOut { after, .. }))) => {
+                CallEnd::TimedOut { after_ms: u64::try_from(after.as_millis()).unwrap_or(u64::MAX) }
+            }
             Ok(Ok(Err(ToolError::Internal(message)))) => {
                 CallEnd::Failed { message: format!("a mistake inside `{name}`: {message}") }
             }
@@ -303,7 +307,7 @@ mod tests {
             assert_ne!(arguments, "prepare", "broken in prepare");
             Ok(Action::default())
         }
-        fn run(&self, arguments: &str, _: &Place) -> Running {
+        fn run(&self, arguments: &str, _: &Call) -> Running {
             assert_ne!(arguments, "run", "broken in run");
             let waits = arguments == "wait";
             Box::pin(async move {

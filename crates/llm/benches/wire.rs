@@ -221,6 +221,7 @@ fn conversation(scheme: &str) -> Prompt {
             content: Some("let answer = \"forty-two\"; // and so on\n".repeat(25).into()),
             is_error: false,
             blob: None,
+            images: Vec::new(),
         }));
         if n % 10 == 9 {
             items.push(Arc::new(Item::message(Role::System, "[Notification] the build is green")));

@@ -28,6 +28,7 @@ fn result(id: &str, content: &str) -> Item {
         content: Some(content.into()),
         is_error: false,
         blob: None,
+        images: Vec::new(),
     }
 }
 

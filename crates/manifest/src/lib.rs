@@ -3,6 +3,7 @@
 //! Here: the resolved configuration that stands in `session_start`, as far as anything reads it yet. Layers, origins,
 //! profiles and the whole table of keys come with their own issue; a key that nobody reads is not here.
 
+pub use minke_policy::Posture;
 use minke_record::Reasoning;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -101,44 +102,6 @@ impl Default for WorkerSection {
 #[serde(default)]
 pub struct PermissionsSection {
     pub posture: Posture,
-}
-
-/// What happens to an action that no rule decides, from strict to free.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Posture {
-    Plan,
-    Deny,
-    Ask,
-    #[default]
-    Auto,
-    Full,
-}
-
-impl Posture {
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Posture::Plan => "plan",
-            Posture::Deny => "deny",
-            Posture::Ask => "ask",
-            Posture::Auto => "auto",
-            Posture::Full => "full",
-        }
-    }
-}
-
-impl std::str::FromStr for Posture {
-    type Err = String;
-    fn from_str(text: &str) -> Result<Self, String> {
-        match text {
-            "plan" => Ok(Posture::Plan),
-            "deny" => Ok(Posture::Deny),
-            "ask" => Ok(Posture::Ask),
-            "auto" => Ok(Posture::Auto),
-            "full" => Ok(Posture::Full),
-            other => Err(format!("`{other}` is not a posture: use plan, deny, ask, auto or full")),
-        }
-    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

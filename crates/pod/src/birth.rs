@@ -159,6 +159,7 @@ pub fn visit(state: &State, at: Moment, visitor: Visitor, visit: Visit) -> Resul
             host: visitor.host,
             version: visitor.version,
             holder: Holder::Visit,
+            fence: None,
         },
     );
     let by = visitor.by;

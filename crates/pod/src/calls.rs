@@ -268,6 +268,7 @@ impl Pod {
             content: settled.content.map(Text::from),
             is_error,
             blob: None,
+            images: Vec::new(),
         };
         let Settled { outcome, verdict, .. } = settled;
         let kind: Kind = ToolResult { item, outcome, verdict, by, notes: Vec::new() }.into();

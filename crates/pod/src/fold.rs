@@ -191,6 +191,7 @@ impl State {
             }
         }
         self.facts.run = Some(OpenRun {
+            captured: false,
             id,
             trigger: e.trigger.clone(),
             by: e.by.clone(),

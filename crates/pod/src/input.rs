@@ -4,6 +4,7 @@
 //! `Order` in one match.
 
 use minke_model::{Failure, ModelEvent};
+use minke_policy::Tier;
 use minke_record::{
     Action, Actor, AlertLevel, AlertSource, AskId, CallId, Class, Decision, Holder, InputSegment, Item,
     Millis, Opened, PodEvent, PodName, Preview, QueueId, Route, RunId, SessionId, ToolSpec,
@@ -91,6 +92,8 @@ pub struct Boot {
     pub no_route: String,
     /// Models that are asked in this order when the first one cannot be had any more.
     pub fallbacks: Vec<Route>,
+    /// What holds this life's commands, as it was tried.
+    pub fence: Tier,
 }
 
 impl Boot {
@@ -102,6 +105,7 @@ impl Boot {
             host: self.host.clone(),
             version: self.version.clone(),
             holder: Holder::Pod,
+            fence: Some(self.fence.to_string()),
         }
     }
 }

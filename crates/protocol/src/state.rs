@@ -25,7 +25,12 @@ words! {
 
 words! {
     /// What a command writes to.
-    pub enum OutputStream { Stdout = "stdout", Stderr = "stderr" }
+    pub enum OutputStream {
+        Stdout = "stdout",
+        Stderr = "stderr",
+        /// Both in the order in which they came.
+        Both = "both",
+    }
 }
 
 /// Nothing is left to do but wait for asks, children or a time.

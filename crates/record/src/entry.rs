@@ -307,6 +307,9 @@ entry_structs! {
         pub version: String,
         #[serde(rename = "as")]
         pub holder: Holder,
+        /// The tier of the fence that this life's commands run in, as it was tried.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub fence: Option<String>,
     }
 
     /// Resets the context to `history`.
@@ -679,9 +682,16 @@ entry_structs! {
     pub struct SnapshotFile {
         pub path: String,
         pub mode: u32,
+        /// Empty if there was no such file.
         pub hash: String,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub blob: Option<String>,
+        /// Where in the blob the content begins, if many files share one.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub at: Option<u64>,
+        /// How long the content is, if many files share a blob.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub bytes: Option<u64>,
     }
 }
 

@@ -114,6 +114,9 @@ fact_structs! {
         /// Length of the context when the input came: where a rollback goes back to. Absent without an input.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub input_at: Option<u64>,
+        /// The write scope was captured, so that what commands of this run change can be undone.
+        #[serde(default)]
+        pub captured: bool,
         /// The model has said something in this run.
         #[serde(default)]
         pub produced: bool,

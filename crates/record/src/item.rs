@@ -48,12 +48,24 @@ pub enum Item {
         content: Option<Text>,
         #[serde(default)]
         is_error: bool,
+        /// The whole of what it said, where `content` is only a part.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         blob: Option<String>,
+        /// What it showed.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        images: Vec<ImageBlob>,
     },
     /// A kind of a later version; never sent to a model.
     #[serde(other)]
     Unknown,
+}
+
+/// An image that lies in a blob.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct ImageBlob {
+    pub blob: String,
+    pub media_type: String,
 }
 
 /// A part of a message.

@@ -11,6 +11,7 @@ mod ids;
 mod item;
 pub mod limits;
 pub mod line;
+mod own;
 mod spill;
 mod text;
 mod words;
@@ -23,8 +24,9 @@ pub use facts::{
     OpenAsk, OpenCall, OpenChild, OpenLlm, OpenRun, Queued, Report, TaskFact, Usage,
 };
 pub use ids::{AskId, BadName, CallId, Ids, Millis, PodName, QueueId, RunId, SessionId};
-pub use item::{Content, ImageSource, InputSegment, Item, Role, SystemItem, SystemKind, flatten};
+pub use item::{Content, ImageBlob, ImageSource, InputSegment, Item, Role, SystemItem, SystemKind, flatten};
 pub use line::Chain;
+pub use own::Own;
 pub use spill::FetchError;
 pub use text::{Blob, BlobRef, Large, Text, hex};
 

@@ -5,6 +5,7 @@
 use std::path::Path;
 
 use minke_pod::{Boot, Forking, Moment, NewSession, Task, Visit, Visitor, What, fork, new_session, visit};
+use minke_policy::Tier;
 use minke_record::{Actor, AskId, Kind, Opened, PodName, Route, SessionStart, StateWord, Text};
 
 use crate::ReplayError;
@@ -143,6 +144,7 @@ impl<'l> Walk<'l> {
                 route,
                 no_route: told.unwrap_or_default().to_owned(),
                 fallbacks: self.look.timeline.fallbacks(step.at),
+                fence: opened.fence.as_deref().and_then(|tier| tier.parse().ok()).unwrap_or(Tier::D),
             };
             vec![What::Boot(Box::new(boot)).into()]
         };

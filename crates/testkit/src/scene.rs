@@ -93,6 +93,7 @@ pub(crate) fn boot(scene: &Setting) -> Boot {
         system_prompt: SYSTEM_PROMPT.to_owned(),
         route: (!scene.no_model).then_some(route),
         no_route: if scene.no_model { "no model is configured".to_owned() } else { String::new() },
+        fence: minke_policy::Tier::B,
         fallbacks: (1..=scene.fallbacks)
             .map(|n| Route {
                 provider: "scripted".into(),

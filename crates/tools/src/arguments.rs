@@ -63,7 +63,7 @@ pub(crate) fn output(summary: String, content: Option<String>) -> ToolOutput {
         end -= 1;
     }
     summary.truncate(end);
-    ToolOutput { summary, content }
+    ToolOutput { summary, content, ..ToolOutput::default() }
 }
 
 /// Does file work off the loop. A panic in it ends the call, not the pod.

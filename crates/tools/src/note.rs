@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use minke_record::{Action, Class, ToolSpec};
-use minke_tool::{Place, Running, Tool, ToolError, ToolOutput};
+use minke_tool::{Call, Place, Running, Tool, ToolError, ToolOutput};
 use serde::Deserialize;
 use serde_json::json;
 
@@ -109,8 +109,8 @@ impl Tool for Note {
         Ok(Action { writes, side_effects: true, ..Action::default() })
     }
 
-    fn run(&self, arguments: &str, place: &Place) -> Running {
-        match Checked::parse(arguments, place) {
+    fn run(&self, arguments: &str, call: &Call) -> Running {
+        match Checked::parse(arguments, &call.place) {
             Ok(note) => off_the_loop(move || append(&note)),
             Err(e) => Box::pin(std::future::ready(Err(e))),
         }

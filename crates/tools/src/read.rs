@@ -10,7 +10,7 @@ use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use minke_record::{Action, Class, ToolSpec};
-use minke_tool::{Place, Running, Tool, ToolError, ToolOutput};
+use minke_tool::{Call, Place, Running, Tool, ToolError, ToolOutput};
 use rustix::fs::OFlags;
 use serde::Deserialize;
 use serde_json::json;
@@ -97,8 +97,8 @@ impl Tool for Read {
         Ok(Action { reads: vec![path.to_string_lossy().into_owned()], ..Action::default() })
     }
 
-    fn run(&self, arguments: &str, place: &Place) -> Running {
-        match Checked::parse(arguments, place) {
+    fn run(&self, arguments: &str, call: &Call) -> Running {
+        match Checked::parse(arguments, &call.place) {
             Ok(read) => off_the_loop(move || read_file(&read)),
             Err(e) => Box::pin(std::future::ready(Err(e))),
         }

@@ -6,10 +6,14 @@ use std::path::Path;
 use std::sync::Arc;
 
 use minke_record::{Class, Scope};
-use minke_tool::{Place, Tool, ToolError, ToolOutput};
+use minke_tool::{Call, News, Place, Tool, ToolError, ToolOutput};
 
 fn tool() -> Arc<dyn Tool> {
     minke_tools::builtin().into_iter().find(|tool| tool.spec().name == "Note").expect("it is built in")
+}
+
+fn call(place: Place) -> Call {
+    Call { id: "c".into(), place: place.into(), news: News::nobody() }
 }
 
 fn place(cwd: &Path) -> Place {
@@ -17,7 +21,7 @@ fn place(cwd: &Path) -> Place {
 }
 
 async fn note(cwd: &Path, arguments: &str) -> Result<ToolOutput, ToolError> {
-    tool().run(arguments, &place(cwd)).await
+    tool().run(arguments, &call(place(cwd))).await
 }
 
 #[tokio::test]
@@ -127,7 +131,7 @@ async fn notes_written_at_once_do_not_mix() {
     let calls: Vec<_> = (0..NOTES)
         .map(|n| {
             let line = format!("{n} {}", "x".repeat(5_000));
-            tokio::spawn(tool().run(&format!(r#"{{"line":"{line}"}}"#), &place(home.path())))
+            tokio::spawn(tool().run(&format!(r#"{{"line":"{line}"}}"#), &call(place(home.path()))))
         })
         .collect();
     for call in calls {

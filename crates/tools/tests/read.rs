@@ -5,11 +5,15 @@ use std::path::Path;
 use std::sync::Arc;
 
 use minke_record::{Class, Scope};
-use minke_tool::{Place, Tool, ToolError, ToolOutput};
+use minke_tool::{Call, News, Place, Tool, ToolError, ToolOutput};
 use tempfile::TempDir;
 
 fn tool() -> Arc<dyn Tool> {
     minke_tools::builtin().into_iter().find(|tool| tool.spec().name == "Read").expect("it is built in")
+}
+
+fn call(place: Place) -> Call {
+    Call { id: "c".into(), place: place.into(), news: News::nobody() }
 }
 
 fn place(cwd: &Path) -> Place {
@@ -20,10 +24,14 @@ async fn read(home: &TempDir, arguments: &str) -> Result<ToolOutput, ToolError> 
     let place = place(home.path());
     let (tool, arguments) = (tool(), arguments.to_owned());
     if let Err(e) = tool.prepare(&arguments, &place) {
-        assert_eq!(tool.run(&arguments, &place).await, Err(e.clone()), "run and prepare disagree");
+        assert_eq!(
+            tool.run(&arguments, &call(place.clone())).await,
+            Err(e.clone()),
+            "run and prepare disagree"
+        );
         return Err(e);
     }
-    tool.run(&arguments, &place).await
+    tool.run(&arguments, &call(place.clone())).await
 }
 
 async fn failed(home: &TempDir, arguments: &str) -> String {

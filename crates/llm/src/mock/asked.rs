@@ -85,7 +85,7 @@ impl History {
     pub(super) fn result(&mut self, id: &str, text: String, is_error: bool) {
         let call_id = CallId(id.to_owned());
         let (summary, content) = (String::new(), Some(text.into()));
-        self.push(Item::ToolResult { call_id, summary, content, is_error, blob: None });
+        self.push(Item::ToolResult { call_id, summary, content, is_error, blob: None, images: Vec::new() });
     }
 
     pub(super) fn thought(&mut self, text: &str) {

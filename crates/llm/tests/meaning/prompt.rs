@@ -124,6 +124,7 @@ pub(crate) fn items(
                     content: None,
                     is_error: *error,
                     blob: None,
+                    images: Vec::new(),
                 },
             });
         }

@@ -180,7 +180,14 @@ fn history(scheme: Scheme) -> impl Strategy<Value = Vec<Item>> {
                         let call_id = CallId(id.clone());
                         answers.push((
                             order,
-                            Item::ToolResult { call_id, summary, content, is_error, blob: None },
+                            Item::ToolResult {
+                                call_id,
+                                summary,
+                                content,
+                                is_error,
+                                blob: None,
+                                images: Vec::new(),
+                            },
                         ));
                         Item::ToolCall { call_id: CallId(id), name, arguments: arguments.into() }
                     }

@@ -128,7 +128,14 @@ fn call(id: &str, name: &str, arguments: &str) -> Item {
 
 fn result(id: &str, summary: &str, content: Option<&str>, is_error: bool) -> Item {
     let content = content.map(Into::into);
-    Item::ToolResult { call_id: id.into(), summary: summary.to_owned(), content, is_error, blob: None }
+    Item::ToolResult {
+        call_id: id.into(),
+        summary: summary.to_owned(),
+        content,
+        is_error,
+        blob: None,
+        images: Vec::new(),
+    }
 }
 
 /// A thought as the model of a scheme leaves it in the history; without text, the kind that only the provider reads.

@@ -1,0 +1,4 @@
+//! Exec: runs processes inside a fence, hears them, and ends their whole tree.
+//!
+//! Here: the fence compiled from a scope (`fence`), commands with their output (`command`), the pod's proxy (`proxy`).
+//! Elsewhere: which fence an action needs (`policy`), what a shell line means to a model (`tools`).
