@@ -12,7 +12,8 @@ use serde_json::Value;
 
 use super::json::{Arguments, Base64, Reminder, ResultText, Shown, tools};
 use super::names::{self, IdRule};
-use super::turns::{Answer, Heard, Images, Manner, Order, Said, Thought, Turn, system_prompt, turns};
+use super::pictures::{Images, InResults, Picture};
+use super::turns::{Answer, Heard, Manner, Order, Said, Thought, Turn, system_prompt, turns};
 use super::{WireRequest, budget, effort, max_output, sends_tools, wanted};
 use crate::problem::Problem;
 use crate::settings::{Caching, Settings, ToolUse};
@@ -32,8 +33,17 @@ const MANNER: Manner = Manner {
     ends_with_thought: false,
     order: Order::CallsLast,
     ids: IdRule { exact: None, longest: 64, plain: true },
-    // 5 MB as base64.
-    images: Images { types: &["image/png", "image/jpeg", "image/gif", "image/webp"], longest: 3_750_000 },
+    images: Images {
+        types: &["image/png", "image/jpeg", "image/gif", "image/webp"],
+        // 5 MB as base64.
+        longest: 3_750_000,
+        // The API wants nothing but texts in a result with `is_error`.
+        in_results: InResults::OfDone,
+        // In a request with more images each of them may measure less, and one that was taken before is refused.
+        most: 20,
+        // Of the 32 MB that a request may have, as base64.
+        total: 20_000_000,
+    },
 };
 
 fn is_redacted(thought: &Thought<'_>) -> bool {
@@ -109,7 +119,7 @@ enum Block<'a> {
     ToolResult {
         tool_use_id: &'a str,
         #[serde(skip_serializing_if = "Option::is_none")]
-        content: Option<Shown<ResultText<'a>>>,
+        content: Option<Given<'a>>,
         #[serde(skip_serializing_if = "std::ops::Not::not")]
         is_error: bool,
         #[serde(skip_serializing_if = "Option::is_none")]
@@ -134,6 +144,15 @@ enum Block<'a> {
 enum Words<'a> {
     Plain(&'a str),
     Reminder(Shown<Reminder<'a>>),
+    Result(Shown<ResultText<'a>>),
+}
+
+/// What a call gave: a text, or blocks if there are images.
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Given<'a> {
+    Text(Shown<ResultText<'a>>),
+    Blocks(Vec<Block<'a>>),
 }
 
 #[derive(Serialize)]
@@ -243,23 +262,28 @@ fn heard_block<'a>(piece: &'a Heard<'a>) -> Block<'a> {
     match piece {
         Heard::Answer(answer) => Block::ToolResult {
             tool_use_id: &answer.id,
-            content: says_something(answer).then_some(Shown(ResultText { answer, says_error: false })),
+            content: given(answer),
             is_error: answer.is_error,
             cache_control,
         },
         Heard::Text(text) => Block::Text { text: Words::Plain(text), cache_control },
         Heard::Notice(text) => Block::Text { text: Words::Reminder(Shown(Reminder(text))), cache_control },
-        Heard::Image(picture) => {
-            let source =
-                Source { r#type: "base64", media_type: picture.media_type, data: Shown(Base64(picture)) };
-            Block::Image { source, cache_control }
-        }
+        Heard::Image(picture) => image(picture),
     }
 }
 
-fn says_something(answer: &Answer<'_>) -> bool {
-    let blank = |text: &str| text.trim().is_empty();
-    !blank(answer.summary) || answer.content.is_some_and(|text| !blank(text))
+fn image<'a>(picture: &'a Picture<'a>) -> Block<'a> {
+    let source = Source { r#type: "base64", media_type: picture.media_type, data: Shown(Base64(picture)) };
+    Block::Image { source, cache_control: None }
+}
+
+fn given<'a>(answer: &'a Answer<'a>) -> Option<Given<'a>> {
+    let text = answer.says_something().then_some(Shown(ResultText { answer, says_error: false }));
+    if answer.pictures.is_empty() {
+        return text.map(Given::Text);
+    }
+    let text = text.map(|text| Block::Text { text: Words::Result(text), cache_control: None });
+    Some(Given::Blocks(text.into_iter().chain(answer.pictures.iter().map(image)).collect()))
 }
 
 fn said_block<'a>(piece: &'a Said<'a>) -> Block<'a> {

@@ -1,7 +1,7 @@
 //! openai_chat: chat completions, as OpenAI and very many others speak them.
 //!
-//! What differs from the others: each result is a message of its own; what an assistant said is one text; dialects differ
-//! in roles and field names, which the model's quirks name.
+//! What differs from the others: each result is a message of its own, a text, and its images follow as a user's; what an
+//! assistant said is one text; dialects differ in roles and field names, which the model's quirks name.
 
 use std::borrow::Cow;
 use std::fmt::{self, Display};
@@ -14,7 +14,8 @@ use serde_json::value::RawValue;
 
 use super::json::{ArgumentsText, DataUrl, Reminder, ResultText, Shown, tools};
 use super::names::{self, IdRule};
-use super::turns::{Call, Heard, Images, Manner, Order, Picture, Said, Thought, Turn, system_prompt, turns};
+use super::pictures::{Images, InResults, Picture};
+use super::turns::{Call, Heard, Manner, Order, Said, Thought, Turn, system_prompt, turns};
 use super::{WireRequest, effort, max_output, sends_tools, wanted};
 use crate::problem::Problem;
 use crate::settings::{Quirks, Settings, ToolUse};
@@ -262,6 +263,11 @@ fn manner(quirks: &Quirks) -> Manner {
         images: Images {
             types: &["image/png", "image/jpeg", "image/gif", "image/webp"],
             longest: 20_000_000,
+            // A message of a tool is a text.
+            in_results: InResults::Never,
+            most: 100,
+            // Of the 50 MB that a request may have, as base64.
+            total: 30_000_000,
         },
     }
 }

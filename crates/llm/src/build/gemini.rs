@@ -12,7 +12,8 @@ use serde_json::Value;
 
 use super::json::{Arguments, Base64, Reminder, ResultText, Shown, tools};
 use super::names::{self, IdRule};
-use super::turns::{Call, Heard, Images, Manner, Order, Said, Turn, system_prompt, turns};
+use super::pictures::{Images, InResults};
+use super::turns::{Call, Heard, Manner, Order, Said, Turn, system_prompt, turns};
 use super::{WireRequest, budget, effort, max_output, sends_tools, wanted};
 use crate::decode::OWN_PART;
 use crate::problem::Problem;
@@ -29,6 +30,11 @@ const MANNER: Manner = Manner {
     images: Images {
         types: &["image/png", "image/jpeg", "image/webp", "image/heic", "image/heif"],
         longest: 15_000_000,
+        // Only the newest models take parts inside a response; all of them take parts beside it.
+        in_results: InResults::Never,
+        most: 100,
+        // Of the 20 MB that a request may have, as base64; a larger one goes alone.
+        total: 14_000_000,
     },
 };
 

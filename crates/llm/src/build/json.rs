@@ -10,7 +10,8 @@ use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 use serde_json::value::RawValue;
 
-use super::turns::{Answer, Picture};
+use super::pictures::Picture;
+use super::turns::Answer;
 
 /// Anything that can be shown, as a JSON string.
 pub(super) struct Shown<T>(pub(super) T);
@@ -30,7 +31,7 @@ impl Display for Reminder<'_> {
     }
 }
 
-/// What came of a call: the summary, then the content on the next line.
+/// What came of a call: the summary, then the content on the next line, then a line for each image that is not shown.
 pub(super) struct ResultText<'a> {
     pub(super) answer: &'a Answer<'a>,
     /// Where the API has no field for it, the text itself says that the call failed.
@@ -39,7 +40,7 @@ pub(super) struct ResultText<'a> {
 
 impl Display for ResultText<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Answer { summary, content, is_error, .. } = self.answer;
+        let Answer { summary, content, is_error, notes, .. } = self.answer;
         if self.says_error && *is_error && !says_error(summary) {
             f.write_str("Error: ")?;
         }
@@ -49,6 +50,12 @@ impl Display for ResultText<'_> {
                 f.write_str("\n")?;
             }
             f.write_str(content)?;
+        }
+        let mut above = !summary.is_empty() || content.is_some_and(|text| !text.is_empty());
+        for note in notes {
+            f.write_str(if above { "\n" } else { "" })?;
+            f.write_str(note)?;
+            above = true;
         }
         Ok(())
     }

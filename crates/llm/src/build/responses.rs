@@ -11,7 +11,8 @@ use serde_json::Value;
 
 use super::json::{ArgumentsText, DataUrl, ResultText, Shown, tools};
 use super::names::{self, IdRule};
-use super::turns::{Heard, Images, Manner, Order, Said, Thought, Turn, system_prompt, turns};
+use super::pictures::{Images, InResults, Picture};
+use super::turns::{Answer, Heard, Manner, Order, Said, Thought, Turn, system_prompt, turns};
 use super::{WireRequest, effort, max_output, sends_tools, wanted};
 use crate::problem::Problem;
 use crate::settings::{ReasoningKind, Settings, ToolUse};
@@ -24,7 +25,14 @@ const MANNER: Manner = Manner {
     ends_with_thought: false,
     order: Order::TextsFirst,
     ids: IdRule { exact: None, longest: 64, plain: false },
-    images: Images { types: &["image/png", "image/jpeg", "image/gif", "image/webp"], longest: 20_000_000 },
+    images: Images {
+        types: &["image/png", "image/jpeg", "image/gif", "image/webp"],
+        longest: 20_000_000,
+        in_results: InResults::Always,
+        most: 100,
+        // Of the 50 MB that a request may have, as base64.
+        total: 30_000_000,
+    },
 };
 
 /// Whether the reasoning itself came, not a summary of it: servers of open models give it so and want it back so.
@@ -92,18 +100,41 @@ enum Item<'a> {
     },
     FunctionCallOutput {
         call_id: &'a str,
-        output: Shown<ResultText<'a>>,
+        output: Output<'a>,
     },
 }
 
 #[derive(Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 enum Part<'a> {
-    InputText { text: &'a str },
-    InputImage { image_url: Shown<DataUrl<'a>>, detail: &'static str },
-    OutputText { text: &'a str },
-    SummaryText { text: &'a str },
-    ReasoningText { text: &'a str },
+    InputText {
+        text: &'a str,
+    },
+    InputImage {
+        image_url: Shown<DataUrl<'a>>,
+        detail: &'static str,
+    },
+    #[serde(rename = "input_text")]
+    ResultText {
+        text: Shown<ResultText<'a>>,
+    },
+    OutputText {
+        text: &'a str,
+    },
+    SummaryText {
+        text: &'a str,
+    },
+    ReasoningText {
+        text: &'a str,
+    },
+}
+
+/// What a call gave: a text, or parts if there are images. Not every server of this API reads parts.
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Output<'a> {
+    Text(Shown<ResultText<'a>>),
+    Parts(Vec<Part<'a>>),
 }
 
 pub(super) fn build(prompt: &Prompt, settings: &Settings) -> Result<WireRequest, Problem> {
@@ -155,21 +186,32 @@ fn told<'a>(heard: &'a [Heard<'a>], input: &mut Vec<Item<'a>>) {
     for piece in heard {
         let (role, part) = match piece {
             Heard::Answer(answer) => {
-                let output = Shown(ResultText { answer, says_error: true });
-                input.push(Item::FunctionCallOutput { call_id: &answer.id, output });
+                input.push(Item::FunctionCallOutput { call_id: &answer.id, output: output(answer) });
                 continue;
             }
             Heard::Text(text) => ("user", Part::InputText { text }),
             Heard::Notice(text) => ("developer", Part::InputText { text }),
-            Heard::Image(picture) => {
-                ("user", Part::InputImage { image_url: Shown(DataUrl(picture)), detail: "auto" })
-            }
+            Heard::Image(picture) => ("user", image(picture)),
         };
         match input.last_mut() {
             Some(Item::Message { role: before, content }) if *before == role => content.push(part),
             _ => input.push(Item::Message { role, content: vec![part] }),
         }
     }
+}
+
+fn image<'a>(picture: &'a Picture<'a>) -> Part<'a> {
+    Part::InputImage { image_url: Shown(DataUrl(picture)), detail: "auto" }
+}
+
+fn output<'a>(answer: &'a Answer<'a>) -> Output<'a> {
+    let text = Shown(ResultText { answer, says_error: true });
+    if answer.pictures.is_empty() {
+        return Output::Text(text);
+    }
+    let says = answer.says_something() || answer.is_error;
+    let text = says.then_some(Part::ResultText { text });
+    Output::Parts(text.into_iter().chain(answer.pictures.iter().map(image)).collect())
 }
 
 fn spoken<'a>(piece: &'a Said<'a>) -> Item<'a> {

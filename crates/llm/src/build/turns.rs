@@ -3,7 +3,7 @@
 //! A log has items one by one, in the order in which they came; every scheme wants whole messages: the calls of one reply
 //! together, their results directly after it in the order of the calls, and nobody speaking twice in a row.
 //! Here: that grouping, and what is left out because nobody could read it (foreign reasoning, empty texts). Elsewhere:
-//! how a message is written (one file per scheme).
+//! how a message is written (one file per scheme), which images are shown (`pictures`).
 //! Invariant: turns alternate and begin and end with the user's; each call has exactly one answer, in the turn after it
 //! (`tests/requests.rs`, property `any_history_gives_a_request_that_its_scheme_takes`).
 
@@ -11,10 +11,11 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 
 use minke_model::Prompt;
-use minke_record::{Content, Item, Role, Text};
+use minke_record::{Content, ImageBlob, Item, Role, Text};
 
 use super::json::Arguments;
 use super::names::{self, IdRule};
+use super::pictures::{Images, Picture, label};
 use super::{refuse, sends_tools};
 use crate::problem::Problem;
 use crate::settings::Settings;
@@ -56,12 +57,6 @@ impl Order {
             Order::CallsLast => rest.sort_by_key(|piece| matches!(piece, Said::Call(_))),
         }
     }
-}
-
-/// Which images a scheme takes. Another one would be refused in this and in every later request of the session.
-pub(super) struct Images {
-    pub(super) types: &'static [&'static str],
-    pub(super) longest: usize,
 }
 
 #[derive(Debug)]
@@ -111,12 +106,17 @@ pub(super) struct Answer<'a> {
     pub(super) summary: &'a str,
     pub(super) content: Option<&'a str>,
     pub(super) is_error: bool,
+    pub(super) pictures: Vec<Picture<'a>>,
+    /// Lines in the place of images that are not shown.
+    pub(super) notes: Vec<String>,
 }
 
-#[derive(Debug)]
-pub(super) struct Picture<'a> {
-    pub(super) media_type: &'a str,
-    pub(super) bytes: &'a [u8],
+impl Answer<'_> {
+    /// Whether its text is more than white space, which some servers refuse.
+    pub(super) fn says_something(&self) -> bool {
+        let blank = |text: &str| text.trim().is_empty();
+        !blank(self.summary) || self.content.is_some_and(|text| !blank(text)) || !self.notes.is_empty()
+    }
 }
 
 /// Groups the items of a prompt.
@@ -204,9 +204,19 @@ impl<'a> Grouping<'a> {
                 self.assistant_speaks()?;
                 self.call(&call_id.0, name, here(arguments)?);
             }
-            Item::ToolResult { call_id, summary, content, is_error, .. } => {
+            Item::ToolResult { call_id, summary, content, is_error, images, .. } => {
                 let content = content.as_ref().map(here).transpose()?;
-                self.answer(&call_id.0, summary, content, *is_error)?;
+                let (mut pictures, mut notes) = (Vec::new(), Vec::new());
+                for ImageBlob { blob, media_type } in images {
+                    match self.picture(blob, media_type) {
+                        Ok(picture) => pictures.push(picture),
+                        Err(line) => notes.push(line),
+                    }
+                }
+                let open = self.waiting(&call_id.0)?;
+                let (id, name) = (open.id.clone(), open.name.clone());
+                let is_error = *is_error;
+                open.answer = Some(Answer { id, name, summary, content, is_error, pictures, notes });
             }
             Item::Unknown => {}
         }
@@ -239,31 +249,15 @@ impl<'a> Grouping<'a> {
             }
             Content::Image { blob, media_type } => {
                 let picture = self.picture(blob, media_type);
-                self.heard.push(picture);
+                self.heard.push(picture.map_or_else(|line| Heard::Text(line.into()), Heard::Image));
             }
             Content::Unknown => {}
         }
         Ok(())
     }
 
-    /// An image that cannot be shown must not make the session unusable: a note stands in its place.
-    fn picture(&self, blob: &str, media_type: &'a str) -> Heard<'a> {
-        let why = match self.prompt.images.get(blob) {
-            _ if !self.vision => "this model cannot see images".to_owned(),
-            None => "its content is missing".to_owned(),
-            Some(_) if !self.manner.images.types.contains(&media_type) => {
-                "this model does not take images of that type".to_owned()
-            }
-            Some(bytes) if bytes.len() > self.manner.images.longest => {
-                format!(
-                    "{} bytes are more than the {} that this model takes",
-                    bytes.len(),
-                    self.manner.images.longest
-                )
-            }
-            Some(bytes) => return Heard::Image(Picture { media_type, bytes }),
-        };
-        Heard::Text(format!("[image {media_type}, not shown: {why}]").into())
+    fn picture(&self, blob: &str, media_type: &'a str) -> Result<Picture<'a>, String> {
+        self.manner.images.find(self.prompt, self.vision, blob, media_type)
     }
 
     fn call(&mut self, logged: &'a str, name: &'a str, arguments: &'a str) {
@@ -279,23 +273,15 @@ impl<'a> Grouping<'a> {
         });
     }
 
-    fn answer(
-        &mut self,
-        logged: &'a str,
-        summary: &'a str,
-        content: Option<&'a str>,
-        is_error: bool,
-    ) -> Result<(), Problem> {
+    /// The call that a result answers.
+    fn waiting(&mut self, logged: &str) -> Result<&mut Open<'a>, Problem> {
         let waits = |open: &&mut Open<'a>| open.logged == logged && open.answer.is_none();
-        let Some(open) = self.open.iter_mut().find(waits) else {
-            return Err(refuse(format!(
+        self.open.iter_mut().find(waits).ok_or_else(|| {
+            refuse(format!(
                 "the history has a result for the call `{logged}`, but no such call waits for one in the reply before \
                  it; the session's log is damaged or was put together wrongly: look at `minke log verify`"
-            )));
-        };
-        let (id, name) = (open.id.clone(), open.name.clone());
-        open.answer = Some(Answer { id, name, summary, content, is_error });
-        Ok(())
+            ))
+        })
     }
 
     /// The assistant speaks: what it was told before is over.
@@ -321,20 +307,7 @@ impl<'a> Grouping<'a> {
             }
             self.turns.push(Turn::Assistant(said));
         }
-        let mut heard = Vec::with_capacity(self.open.len() + self.heard.len());
-        for open in self.open.drain(..) {
-            let Some(answer) = open.answer else {
-                return Err(refuse(format!(
-                    "the call `{}` of {} has no result in the history; a model cannot be asked before each call has one",
-                    open.logged, open.name
-                )));
-            };
-            heard.push(if self.calls_are_text {
-                Heard::Text(told(&answer).into())
-            } else {
-                Heard::Answer(answer)
-            });
-        }
+        let mut heard = self.answers()?;
         heard.append(&mut self.heard);
         match self.turns.last_mut() {
             Some(Turn::User(before)) => before.append(&mut heard),
@@ -343,8 +316,36 @@ impl<'a> Grouping<'a> {
         Ok(())
     }
 
+    /// What came of the calls, in their order, then what they showed and had no place for.
+    fn answers(&mut self) -> Result<Vec<Heard<'a>>, Problem> {
+        let mut heard = Vec::with_capacity(self.open.len() + self.heard.len());
+        let mut beside = Vec::new();
+        for open in self.open.drain(..) {
+            let Some(mut answer) = open.answer else {
+                return Err(refuse(format!(
+                    "the call `{}` of {} has no result in the history; a model cannot be asked before each call has one",
+                    open.logged, open.name
+                )));
+            };
+            if self.calls_are_text {
+                heard.push(Heard::Text(told(&answer).into()));
+                heard.extend(answer.pictures.into_iter().map(Heard::Image));
+                continue;
+            }
+            let pictures = self.manner.images.beside(&mut answer);
+            if !pictures.is_empty() {
+                beside.push(Heard::Text(label(&answer, pictures.len()).into()));
+                beside.extend(pictures.into_iter().map(Heard::Image));
+            }
+            heard.push(Heard::Answer(answer));
+        }
+        heard.append(&mut beside);
+        Ok(heard)
+    }
+
     fn end(mut self) -> Result<Vec<Turn<'a>>, Problem> {
         self.end_round()?;
+        self.manner.images.bound(&mut self.turns);
         match self.turns.last() {
             Some(Turn::User(heard)) if !heard.is_empty() => Ok(self.turns),
             Some(Turn::User(_)) if self.turns.len() > 1 => Err(refuse(

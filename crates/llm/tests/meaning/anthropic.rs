@@ -3,7 +3,7 @@
 use minke_model::{Effort, Reasoning};
 use serde_json::Value;
 
-use super::{Piece, Read, Reader, Who, list, map, string};
+use super::{Image, Piece, Read, Reader, Who, list, map, string};
 
 pub(super) fn read(reader: &mut Reader, request: &Value) -> Read {
     let body = map(request, "request")?;
@@ -96,17 +96,15 @@ fn block(reader: &mut Reader, who: Who, block: &Value) -> Read {
         }),
         "tool_use" => reader.call(&string(&block["id"]), &string(&block["name"]), block["input"].clone()),
         "tool_result" => {
-            let text = match &block["content"] {
-                Value::Array(parts) => texts(parts)?,
-                other => string(other),
+            let (text, images) = match &block["content"] {
+                Value::Array(parts) => given(parts)?,
+                other => (string(other), Vec::new()),
             };
             let error = block["is_error"].as_bool().unwrap_or(false);
             reader.result(block["tool_use_id"].as_str(), None, text, error)?;
+            reader.showed(images);
         }
-        "image" if block["source"]["type"] == "base64" => {
-            let source = &block["source"];
-            reader.image(who, &string(&source["media_type"]), &string(&source["data"]))?;
-        }
+        "image" => reader.image(who, image(block)?),
         other => return Err(format!("a block `{other}`, which our history does not have")),
     }
     let read = [
@@ -128,13 +126,23 @@ fn block(reader: &mut Reader, who: Who, block: &Value) -> Read {
     Ok(())
 }
 
-fn texts(parts: &[Value]) -> Read<String> {
-    let mut joined = Vec::new();
+/// The texts of a result as one, and its images.
+fn given(parts: &[Value]) -> Read<(String, Vec<Image>)> {
+    let (mut texts, mut images) = (Vec::new(), Vec::new());
     for part in parts {
         match part["type"].as_str() {
-            Some("text") => joined.push(string(&part["text"])),
-            other => return Err(format!("{other:?} inside a result; ours are texts")),
+            Some("text") => texts.push(string(&part["text"])),
+            Some("image") => images.push(image(part)?),
+            other => return Err(format!("{other:?} inside a result; ours are texts and images")),
         }
     }
-    Ok(joined.join("\n"))
+    Ok((texts.join("\n"), images))
+}
+
+fn image(block: &Value) -> Read<Image> {
+    let source = &block["source"];
+    if source["type"] != "base64" {
+        return Err("an image that is not in the request".to_owned());
+    }
+    Image::read(&string(&source["media_type"]), &string(&source["data"]))
 }

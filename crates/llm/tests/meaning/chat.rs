@@ -3,7 +3,7 @@
 use minke_model::Reasoning;
 use serde_json::Value;
 
-use super::{Piece, Read, Reader, Who, list, map, parsed, string};
+use super::{Image, Piece, Read, Reader, Who, list, map, parsed, string};
 
 pub(super) fn read(reader: &mut Reader, request: &Value) -> Read {
     let body = map(request, "request")?;
@@ -96,7 +96,7 @@ fn content(reader: &mut Reader, who: Who, value: &Value) -> Read {
             for part in list(parts, "content")? {
                 match part["type"].as_str() {
                     Some("text") => reader.turn(who).push(Piece::Text(string(&part["text"]))),
-                    Some("image_url") => image(reader, who, &part["image_url"]["url"])?,
+                    Some("image_url") => reader.image(who, image(&part["image_url"]["url"])?),
                     other => return Err(format!("a part {other:?}, which our history does not have")),
                 }
             }
@@ -120,9 +120,9 @@ fn texts(value: &Value) -> Read<String> {
 }
 
 /// An image in an URL; one that lies elsewhere is not ours to send.
-pub(super) fn image(reader: &mut Reader, who: Who, url: &Value) -> Read {
+pub(super) fn image(url: &Value) -> Read<Image> {
     let parts =
         url.as_str().and_then(|url| url.strip_prefix("data:")).and_then(|rest| rest.split_once(";base64,"));
     let (media_type, data) = parts.ok_or("an image that is not in the request")?;
-    reader.image(who, media_type, data)
+    Image::read(media_type, data)
 }

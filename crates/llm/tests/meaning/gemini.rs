@@ -3,7 +3,7 @@
 use minke_model::Reasoning;
 use serde_json::{Map, Value};
 
-use super::{Piece, Read, Reader, Who, list, map, string};
+use super::{Image, Piece, Read, Reader, Who, list, map, string};
 
 pub(super) fn read(reader: &mut Reader, request: &Value) -> Read {
     let body = map(request, "request")?;
@@ -91,7 +91,7 @@ fn part(reader: &mut Reader, who: Who, part: &Map<String, Value>) -> Read {
         reader.call(&string(&call["id"]), &string(&call["name"]), args);
     } else if let Some(response) = either(part, "functionResponse", "function_response") {
         if response.get("parts").is_some() {
-            return Err("images inside a result; ours are texts".to_owned());
+            return Err("images inside a result; ours stand beside it".to_owned());
         }
         let (text, error) = result_text(map(&response["response"], "response")?);
         let id = response["id"].as_str();
@@ -99,7 +99,7 @@ fn part(reader: &mut Reader, who: Who, part: &Map<String, Value>) -> Read {
     } else if let Some(data) = either(part, "inlineData", "inline_data") {
         let media_type =
             either(map(data, "inlineData")?, "mimeType", "mime_type").map(string).unwrap_or_default();
-        reader.turn(who).push(Piece::Image { media_type, base64: string(&data["data"]) });
+        reader.image(who, Image { media_type, base64: string(&data["data"]) });
     } else if let Some(text) = part.get("text").map(string) {
         if !is_thought {
             reader.turn(who).push(Piece::Text(text));

@@ -2,7 +2,7 @@
 //!
 //! Compared: the system prompt; each tool's name, description and schema; the turns, each with its role and its pieces in
 //! order: texts, images, thoughts with signature or encrypted content, calls with name and arguments as JSON, results
-//! by the call that they answer, with their text and whether they are errors; the bound on the output; how much to
+//! by the call that they answer, with their text, their images and whether they are errors; the bound on the output; how much to
 //! think. Taken as the same: a text as a string or as a list of one; texts of one turn in one piece or in several;
 //! several system messages at the start or one; the order of a JSON object's fields; the ids themselves (a result is
 //! matched by the position of its call); results of one turn in any order, before or after what was said with them; in
@@ -10,8 +10,7 @@
 //! either alphabet of base64, with or without the text of their thought; blank texts, which nobody reads (we
 //! write `(empty message)` where nothing else is in a message).
 //! Not compared, but counted and printed: every other field that a reader meets (`ignored`). What we cannot say at all
-//! (documents, a provider's own tools in the history, images inside results, a history that the provider keeps, an answer
-//! begun for the model) makes a reader give up with the reason.
+//! (documents, a provider's own tools in the history, a history that the provider keeps, an answer begun for the model) makes a reader give up with the reason.
 
 #![allow(dead_code, reason = "each test program uses a part")]
 
@@ -81,10 +80,7 @@ pub(crate) struct Turn {
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Piece {
     Text(String),
-    Image {
-        media_type: String,
-        base64: String,
-    },
+    Image(Image),
     Thought {
         text: String,
         summary: Vec<String>,
@@ -100,7 +96,14 @@ pub(crate) enum Piece {
         call: usize,
         text: String,
         error: bool,
+        images: Vec<Image>,
     },
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Image {
+    pub(crate) media_type: String,
+    pub(crate) base64: String,
 }
 
 /// Why a request is not compared.
@@ -224,7 +227,7 @@ impl Reader {
         let found = self.calls.iter().enumerate().find(fits).map(|(i, _)| i);
         let call = found.ok_or_else(|| format!("a result for {id:?} {name:?}, which was not called"))?;
         self.answered[call] = true;
-        self.turn(Who::User).push(Piece::Result { call, text, error });
+        self.turn(Who::User).push(Piece::Result { call, text, error, images: Vec::new() });
         Ok(())
     }
 
@@ -257,15 +260,28 @@ impl Reader {
         }
     }
 
+    pub(crate) fn image(&mut self, who: Who, image: Image) {
+        self.turn(who).push(Piece::Image(image));
+    }
+
+    /// What the result that was read last showed.
+    pub(crate) fn showed(&mut self, shown: Vec<Image>) {
+        match self.turn(Who::User).last_mut() {
+            Some(Piece::Result { images, .. }) => *images = shown,
+            other => panic!("{other:?} is no result"),
+        }
+    }
+}
+
+impl Image {
     /// An image of a type that everybody takes.
-    pub(crate) fn image(&mut self, who: Who, media_type: &str, data: &str) -> Read {
+    pub(crate) fn read(media_type: &str, data: &str) -> Read<Image> {
         if !["image/png", "image/jpeg", "image/webp"].contains(&media_type) {
             return Err(format!("{media_type}, which our history does not have"));
         }
         let base64 = data.replace('-', "+").replace('_', "/");
         BASE64_STANDARD.decode(&base64).map_err(|e| format!("an image that is not base64: {e}"))?;
-        self.turn(who).push(Piece::Image { media_type: media_type.to_owned(), base64 });
-        Ok(())
+        Ok(Image { media_type: media_type.to_owned(), base64 })
     }
 }
 

@@ -7,10 +7,10 @@ use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use minke_llm::{Capability, Quirks, ReasoningKind, Scheme, Settings};
 use minke_model::{Prompt, Reasoning};
-use minke_record::{Blob, CallId, Content, Item, Purpose, Role, Route, ToolSpec};
+use minke_record::{Blob, CallId, Content, ImageBlob, Item, Purpose, Role, Route, ToolSpec};
 use serde_json::Value;
 
-use super::{Meaning, Piece, Turn, Who};
+use super::{Image, Meaning, Piece, Turn, Who};
 
 const PROVIDER: &str = "recorded";
 
@@ -96,12 +96,9 @@ pub(crate) fn items(
         for piece in &turn.pieces {
             items.push(match piece {
                 Piece::Text(text) => Item::message(role(), text.as_str()),
-                Piece::Image { media_type, base64 } => {
-                    let bytes = BASE64_STANDARD.decode(base64).unwrap();
-                    let blob = Blob::new(bytes.clone()).name.blob;
-                    images.insert(blob.clone(), bytes.into());
-                    let content = vec![Content::Image { blob, media_type: media_type.clone() }];
-                    Item::Message { role: role(), content }
+                Piece::Image(image) => {
+                    let ImageBlob { blob, media_type } = keep(image, images);
+                    Item::Message { role: role(), content: vec![Content::Image { blob, media_type }] }
                 }
                 Piece::Thought { text, summary, signature, encrypted } => Item::Reasoning {
                     text: text.as_str().into(),
@@ -118,18 +115,26 @@ pub(crate) fn items(
                         arguments: written(arguments).into(),
                     }
                 }
-                Piece::Result { call, text, error } => Item::ToolResult {
+                Piece::Result { call, text, error, images: shown } => Item::ToolResult {
                     call_id: call_id(*call),
                     summary: text.clone(),
                     content: None,
                     is_error: *error,
                     blob: None,
-                    images: Vec::new(),
+                    images: shown.iter().map(|image| keep(image, images)).collect(),
                 },
             });
         }
     }
     items
+}
+
+/// An image as a log has it: its bytes lie elsewhere.
+fn keep(image: &Image, images: &mut BTreeMap<String, Arc<[u8]>>) -> ImageBlob {
+    let bytes = BASE64_STANDARD.decode(&image.base64).unwrap();
+    let blob = Blob::new(bytes.clone()).name.blob;
+    images.insert(blob.clone(), bytes.into());
+    ImageBlob { blob, media_type: image.media_type.clone() }
 }
 
 /// The id of the call with this number.

@@ -3,7 +3,7 @@
 use minke_model::Reasoning;
 use serde_json::{Value, json};
 
-use super::{Piece, Read, Reader, Who, list, map, parsed, string};
+use super::{Image, Piece, Read, Reader, Who, list, map, parsed, string};
 
 pub(super) fn read(reader: &mut Reader, request: &Value) -> Read {
     let body = map(request, "request")?;
@@ -69,11 +69,12 @@ fn item(reader: &mut Reader, item: &Value) -> Read {
             reader.call(&string(&item["call_id"]), &string(&item["name"]), parsed(&item["arguments"]));
         }
         "function_call_output" => {
-            let text = match &item["output"] {
+            let (text, images) = match &item["output"] {
                 Value::Array(parts) => output(parts)?,
-                other => string(other),
+                other => (string(other), Vec::new()),
             };
             reader.result(item["call_id"].as_str(), None, text, false)?;
+            reader.showed(images);
         }
         other => return Err(format!("an item `{other}`, which our history does not have")),
     }
@@ -83,12 +84,16 @@ fn item(reader: &mut Reader, item: &Value) -> Read {
     Ok(())
 }
 
-fn output(parts: &[Value]) -> Read<String> {
-    let text = |part: &Value| match part["type"].as_str() {
-        Some("input_text" | "output_text") => Ok(string(&part["text"])),
-        other => Err(format!("{other:?} inside a result; ours are texts")),
-    };
-    Ok(parts.iter().map(text).collect::<Read<Vec<_>>>()?.join("\n"))
+fn output(parts: &[Value]) -> Read<(String, Vec<Image>)> {
+    let (mut texts, mut images) = (Vec::new(), Vec::new());
+    for part in parts {
+        match part["type"].as_str() {
+            Some("input_text" | "output_text") => texts.push(string(&part["text"])),
+            Some("input_image") => images.push(super::chat::image(&part["image_url"])?),
+            other => return Err(format!("{other:?} inside a result; ours are texts and images")),
+        }
+    }
+    Ok((texts.join("\n"), images))
 }
 
 fn message(reader: &mut Reader, item: &Value) -> Read {
@@ -107,7 +112,7 @@ fn message(reader: &mut Reader, item: &Value) -> Read {
             (Some("input_text" | "output_text"), Some(who)) => {
                 reader.turn(who).push(Piece::Text(string(&part["text"])));
             }
-            (Some("input_image"), Some(who)) => super::chat::image(reader, who, &part["image_url"])?,
+            (Some("input_image"), Some(who)) => reader.image(who, super::chat::image(&part["image_url"])?),
             (other, _) => return Err(format!("a part {other:?}, which our history does not have")),
         }
     }

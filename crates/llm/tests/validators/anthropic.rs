@@ -123,8 +123,8 @@ fn user(content: &[Value], at: &str, marks: &mut usize, mut open: Vec<String>) -
                 let id = text(&result["tool_use_id"], &at)?;
                 let place = open.iter().position(|call| call == id);
                 open.remove(place.ok_or_else(|| format!("{at}: `{id}` is no open call"))?);
-                result.get("content").map(|c| words(c, &at)).transpose()?;
-                result.get("is_error").map(|e| flag(e, &at)).transpose()?;
+                let failed = result.get("is_error").map(|e| flag(e, &at)).transpose()?;
+                result.get("content").map(|c| given(c, &at, failed == Some(true))).transpose()?;
                 mark(result.get("cache_control"), &at, marks)?;
                 continue;
             }
@@ -136,6 +136,26 @@ fn user(content: &[Value], at: &str, marks: &mut usize, mut open: Vec<String>) -
         Some(id) => Err(format!("{at}: no result for `{id}`")),
         None => Ok(open),
     }
+}
+
+/// What a call gave: a text, or blocks of texts and images; nothing but texts if it failed.
+fn given(content: &Value, at: &str, failed: bool) -> Verdict {
+    if content.is_string() {
+        return words(content, at).map(drop);
+    }
+    for (i, block) in list(content, at)?.iter().enumerate() {
+        let at = format!("{at}.content[{i}]");
+        if block.get("cache_control").is_some() {
+            return Err(format!("{at}: a mark inside a result, not on it"));
+        }
+        match block["type"].as_str() {
+            Some("text") => text_block(block, &at, &mut 0)?,
+            Some("image") if failed => return Err(format!("{at}: an image in the result of a failure")),
+            Some("image") => image(block, &at, &mut 0)?,
+            other => return Err(format!("{at}: {other:?} in a result")),
+        }
+    }
+    Ok(())
 }
 
 fn assistant(

@@ -60,6 +60,18 @@ fn drop_first(list: &mut Vec<Value>, key: &str, is: &str) {
     list.remove(at);
 }
 
+/// The first result that is a list.
+fn result_with_image(request: &mut Value) -> &mut Value {
+    let messages = request["messages"].as_array_mut().unwrap();
+    let mut blocks = messages.iter_mut().flat_map(|message| list(message, "content"));
+    blocks.find(|block| block["type"] == "tool_result" && block["content"].is_array()).unwrap()
+}
+
+/// The first output that is a list.
+fn output_with_image(request: &mut Value) -> &mut Vec<Value> {
+    list(request, "input").iter_mut().find_map(|item| item["output"].as_array_mut()).unwrap()
+}
+
 const ANTHROPIC: &[Break] = &[
     ("no max_tokens", |r| take(r, "max_tokens")),
     ("no output at all", |r| r["max_tokens"] = json!(0)),
@@ -104,6 +116,10 @@ const ANTHROPIC: &[Break] = &[
     ("an image of no type", |r| find(r, "type", "image")["source"]["media_type"] = json!("image/bmp")),
     ("an image that is not base64", |r| find(r, "type", "image")["source"]["data"] = json!("??")),
     ("an unknown effort", |r| r["output_config"] = json!({"effort": "enormous"})),
+    ("an image in the result of a failure", |r| result_with_image(r)["is_error"] = json!(true)),
+    ("a result that is an empty list", |r| result_with_image(r)["content"] = json!([])),
+    ("a result with a blank text", |r| list(result_with_image(r), "content")[0]["text"] = json!("\n")),
+    ("a document in a result", |r| list(result_with_image(r), "content")[0]["type"] = json!("document")),
 ];
 
 const RESPONSES: &[Break] = &[
@@ -147,6 +163,12 @@ const RESPONSES: &[Break] = &[
         find(r, "role", "assistant")["content"][0] = json!({"type": "input_image"})
     }),
     ("an image elsewhere", |r| find(r, "type", "input_image")["image_url"] = json!("http://a/b.png")),
+    ("an output that is an empty list", |r| output_with_image(r).clear()),
+    ("an output with an empty text", |r| output_with_image(r)[0]["text"] = json!(" ")),
+    ("an output as the model's own text", |r| output_with_image(r)[0]["type"] = json!("output_text")),
+    ("an image in an output that lies elsewhere", |r| {
+        output_with_image(r)[1]["image_url"] = json!("http://a/b.png")
+    }),
     ("the model last", |r| {
         let said = find(r, "role", "assistant").clone();
         list(r, "input").push(said);
@@ -192,6 +214,10 @@ const CHAT: &[Break] = &[
     }),
     ("an empty text", |r| list(r, "messages").last_mut().unwrap()["content"] = json!(" ")),
     ("an image elsewhere", |r| find(r, "type", "image_url")["image_url"]["url"] = json!("http://a/b.png")),
+    ("an image in the message of a tool", |r| {
+        let image = find(r, "type", "image_url").clone();
+        find(r, "role", "tool")["content"] = json!([image]);
+    }),
     ("reasoning that is no text", |r| having(r, "reasoning_content")["reasoning_content"] = json!([])),
 ];
 
@@ -239,5 +265,15 @@ const GEMINI: &[Break] = &[
     ("a signature of the user", |r| r["contents"][0]["parts"][0]["thoughtSignature"] = json!("c2ln")),
     ("a signature that is none", |r| having(r, "thoughtSignature")["thoughtSignature"] = json!("a b")),
     ("an unsigned thought", |r| take(having(r, "thought"), "thoughtSignature")),
+    ("an image between responses", |r| {
+        let image = having(r, "inlineData").clone();
+        let contents = r["contents"].as_array_mut().unwrap();
+        let answers = contents.iter_mut().find(|c| c["parts"][1].get("functionResponse").is_some()).unwrap();
+        list(answers, "parts").insert(1, image);
+    }),
+    ("an image inside a response", |r| {
+        let image = having(r, "inlineData").clone();
+        having(r, "functionResponse")["functionResponse"]["parts"] = json!([image]);
+    }),
     ("an image of no type", |r| having(r, "inlineData")["inlineData"]["mimeType"] = json!("image/gif")),
 ];

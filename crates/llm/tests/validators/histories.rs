@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use minke_llm::{Caching, Capability, Quirks, ReasoningKind, Scheme, Settings, ToolUse};
 use minke_model::{Effort, Prompt, Reasoning};
-use minke_record::{CallId, Content, Item, Purpose, Role};
+use minke_record::{CallId, Content, ImageBlob, Item, Purpose, Role};
 use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
@@ -131,24 +131,30 @@ fn block() -> impl Strategy<Value = Block> {
     ]
 }
 
-/// What comes of a call: when, summary, content, whether it is an error.
-type Outcome = (u16, String, Option<String>, bool);
+/// What comes of a call: when, summary, content, whether it is an error, what it shows.
+type Outcome = (u16, String, Option<String>, bool, Vec<ImageBlob>);
 
 /// One reply, what comes of its calls, and what is said between that and after.
 fn round() -> impl Strategy<Value = (Vec<Block>, Vec<Outcome>, Vec<Item>)> {
-    let results = vec((any::<u16>(), text(), option::of(text()), any::<bool>()), 5);
+    let images = vec(image(), 0..3);
+    let results = vec((any::<u16>(), text(), option::of(text()), any::<bool>(), images), 5);
     (vec(block(), 0..5), results, vec(told(), 0..3))
 }
 
+/// An image that is there or not, of a type that all, some or no schemes take.
+fn image() -> impl Strategy<Value = ImageBlob> {
+    (select(vec!["picture", "lost"]), select(vec!["image/png", "image/gif", "image/bmp"]))
+        .prop_map(|(blob, media_type)| ImageBlob { blob: blob.to_owned(), media_type: media_type.to_owned() })
+}
+
 fn told() -> impl Strategy<Value = Item> {
-    let image = (select(vec!["picture", "lost"]), select(vec!["image/png", "image/gif", "image/bmp"]));
     prop_oneof![
         text().prop_map(Item::user),
         text().prop_map(|text| Item::message(Role::System, text)),
-        (image, text()).prop_map(|((blob, media_type), text)| Item::Message {
+        (image(), text()).prop_map(|(ImageBlob { blob, media_type }, text)| Item::Message {
             role: Role::User,
             content: vec![
-                Content::Image { blob: blob.to_owned(), media_type: media_type.to_owned() },
+                Content::Image { blob, media_type },
                 Content::Text { text: text.into() },
                 Content::Unknown,
             ],
@@ -175,19 +181,12 @@ fn history(scheme: Scheme) -> impl Strategy<Value = Vec<Item>> {
                         // Ids of one reply are unique; the decoders see to it.
                         let id = if used.contains(&id) { format!("{id}-{i}") } else { id };
                         used.push(id.clone());
-                        let (order, summary, content, is_error) = results[i].clone();
+                        let (order, summary, content, is_error, images) = results[i].clone();
                         let content = content.map(Into::into);
                         let call_id = CallId(id.clone());
                         answers.push((
                             order,
-                            Item::ToolResult {
-                                call_id,
-                                summary,
-                                content,
-                                is_error,
-                                blob: None,
-                                images: Vec::new(),
-                            },
+                            Item::ToolResult { call_id, summary, content, is_error, blob: None, images },
                         ));
                         Item::ToolCall { call_id: CallId(id), name, arguments: arguments.into() }
                     }

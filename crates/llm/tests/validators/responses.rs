@@ -107,7 +107,7 @@ fn input(items: &[Value], encrypted: bool, has_tools: bool) -> Verdict {
             }
             Some("function_call_output") => {
                 let output = object(item, &at, &["type", "call_id", "output"], &[])?;
-                text(&output["output"], &at)?;
+                given(&output["output"], &format!("{at}.output"))?;
                 let id = text(&output["call_id"], &at)?;
                 let place = open.iter().position(|call| *call == id);
                 open.remove(place.ok_or_else(|| format!("{at}: `{id}` is no open call"))?);
@@ -145,15 +145,37 @@ fn message(item: &Value, at: &str) -> Verdict<Who> {
                 let part = object(part, &at, &["type", "text"], &[])?;
                 words(&part["text"], &at)?;
             }
-            ("user", Some("input_image")) => {
-                let part = object(part, &at, &["type", "image_url"], &["detail"])?;
-                data_url(&part["image_url"], &at)?;
-                part.get("detail").map(|d| one_of(d, &at, &["auto", "low", "high"])).transpose()?;
-            }
+            ("user", Some("input_image")) => image(part, &at)?,
             (role, other) => return Err(format!("{at}: {other:?} in a message of {role}")),
         }
     }
     Ok(if role == "assistant" { Who::Model } else { Who::Other })
+}
+
+fn image(part: &Value, at: &str) -> Verdict {
+    let part = object(part, at, &["type", "image_url"], &["detail"])?;
+    data_url(&part["image_url"], at)?;
+    part.get("detail").map(|d| one_of(d, at, &["auto", "low", "high"])).transpose()?;
+    Ok(())
+}
+
+/// What a call gave: a text, or a list of texts and images.
+fn given(output: &Value, at: &str) -> Verdict {
+    if output.is_string() {
+        return Ok(());
+    }
+    for (i, part) in list(output, at)?.iter().enumerate() {
+        let at = format!("{at}[{i}]");
+        match part["type"].as_str() {
+            Some("input_text") => {
+                let part = object(part, &at, &["type", "text"], &[])?;
+                words(&part["text"], &at)?;
+            }
+            Some("input_image") => image(part, &at)?,
+            other => return Err(format!("{at}: {other:?} in an output")),
+        }
+    }
+    Ok(())
 }
 
 fn reasoning(item: &Value, at: &str, encrypted: bool) -> Verdict<Who> {

@@ -1,12 +1,12 @@
-//! A conversation with everything in it: parallel calls whose results came in another order, reasoning, images, errors,
-//! a notice in mid-history, a refusal, calls that could not be read; and the settings of one model of each scheme.
+//! A conversation with everything in it: parallel calls whose results came in another order, reasoning, images of
+//! the user and of results, errors, a notice in mid-history, a refusal, calls that could not be read; and the settings of one model of each scheme.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use minke_llm::{Caching, Capability, Quirks, ReasoningKind, Scheme, Settings, ToolUse};
 use minke_model::{Effort, Prompt, Reasoning};
-use minke_record::{Content, Item, Purpose, Role, Route, ToolSpec};
+use minke_record::{Content, ImageBlob, Item, Purpose, Role, Route, ToolSpec};
 use serde_json::json;
 
 pub(crate) const SCHEMES: [Scheme; 4] =
@@ -108,7 +108,11 @@ fn story(scheme: Scheme) -> Vec<Item> {
     items.extend([
         thought(scheme, ""),
         call("four", "Bash", ""),
-        result("four", "", Some("done"), false),
+        showing("four", "", Some("done"), false),
+        call("five", "Read", r#"{"file_path": "d.png"}"#),
+        call("six", "Read", r#"{"file_path": "e.png"}"#),
+        showing("six", "e.png is cut off", None, true),
+        showing("five", "", None, false),
         Item::Message {
             role: Role::Assistant,
             content: vec![Content::Refusal { text: "I cannot say that.".into() }],
@@ -136,6 +140,19 @@ fn result(id: &str, summary: &str, content: Option<&str>, is_error: bool) -> Ite
         blob: None,
         images: Vec::new(),
     }
+}
+
+/// A result with an image, and another one whose content is lost.
+fn showing(id: &str, summary: &str, content: Option<&str>, is_error: bool) -> Item {
+    let mut item = result(id, summary, content, is_error);
+    if let Item::ToolResult { images, .. } = &mut item {
+        let media_type = "image/png".to_owned();
+        images.push(ImageBlob { blob: "picture".to_owned(), media_type: media_type.clone() });
+        if id != "five" {
+            images.push(ImageBlob { blob: "lost".to_owned(), media_type });
+        }
+    }
+    item
 }
 
 /// A thought as the model of a scheme leaves it in the history; without text, the kind that only the provider reads.
