@@ -10,8 +10,8 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
 use futures_util::{FutureExt, StreamExt};
-use minke_model::{Failure, FailureKind, Model, ModelEvent, Prompt};
-use minke_record::{Blob, BlobRef, Content, Item, Route};
+use minke_model::{Failure, FailureKind, IMAGE_BYTES, Model, ModelEvent, Prompt};
+use minke_record::{Blob, BlobRef, Route};
 use tokio::sync::mpsc;
 use tokio::task::{AbortHandle, JoinSet};
 
@@ -23,8 +23,6 @@ use crate::recorder::{Attempts, Recorder};
 
 /// What is passed on at once if it has come at once.
 const BATCH: usize = 16;
-/// A larger image is not sent; no provider takes one.
-const IMAGE_BYTES: usize = 20 * 1024 * 1024;
 
 pub(crate) struct Models {
     known: Vec<(Route, Arc<dyn Model>)>,
@@ -189,14 +187,15 @@ impl Asking {
 
     /// Puts texts that lie in blobs into the prompt.
     async fn fetch(&self, prompt: Arc<Prompt>) -> Result<Arc<Prompt>, Failure> {
-        if !is_spilled(&prompt) && images(&prompt).next().is_none() {
+        if !is_spilled(&prompt) && prompt.image_blobs().next().is_none() {
             return Ok(prompt);
         }
         let mut whole = Arc::unwrap_or_clone(prompt);
         self.library
             .off_loop(move |library| {
                 let reader = library.reader().map_err(|e| e.to_string())?;
-                for name in images(&whole) {
+                let images: Vec<String> = whole.image_blobs().map(str::to_owned).collect();
+                for name in images {
                     // One byte more than is taken, so that a larger one is seen; an image that is not there is left
                     // out, and the provider's code says so to the model.
                     let found = reader.blob(&name, 0, IMAGE_BYTES + 1);
@@ -223,23 +222,6 @@ impl Asking {
 
 fn permanent(message: String) -> Failure {
     Failure { kind: FailureKind::Permanent, message, status: None, retry_after_ms: None }
-}
-
-/// The blobs of the images that the prompt shows.
-fn images(prompt: &Prompt) -> impl Iterator<Item = String> + use<> {
-    let parts = |item: &Arc<Item>| match item.as_ref() {
-        Item::Message { content, .. } => content
-            .iter()
-            .filter_map(|part| match part {
-                Content::Image { blob, .. } => Some(blob.clone()),
-                Content::Text { .. } | Content::Refusal { .. } | Content::Unknown => None,
-            })
-            .collect(),
-        Item::Reasoning { .. } | Item::ToolCall { .. } | Item::ToolResult { .. } | Item::Unknown => {
-            Vec::new()
-        }
-    };
-    prompt.items.iter().flat_map(parts).collect::<Vec<String>>().into_iter()
 }
 
 /// Whether any text of the prompt lies in a blob. Looks without copying: this runs before every request.

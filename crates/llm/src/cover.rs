@@ -83,6 +83,20 @@ impl Cover {
 
     /// `[secret NAME]` stands where a key was. Reads files: not for the loop.
     pub fn hide(&self, texts: &mut [&mut String]) -> Result<(), CatalogError> {
+        self.with(|redactor| hide(redactor, texts))
+    }
+
+    /// Hides keys in bytes that come in pieces, as they are known now. Reads files: not for the loop.
+    pub fn stream(&self) -> Result<minke_secrets::Stream, CatalogError> {
+        self.with(Redactor::stream)
+    }
+
+    /// Whether there is a key in these bytes. Reads files: not for the loop.
+    pub fn is_in(&self, bytes: &[u8]) -> Result<bool, CatalogError> {
+        self.with(|redactor| matches!(redactor.bytes(bytes), Cow::Owned(_)))
+    }
+
+    fn with<T>(&self, work: impl FnOnce(&Redactor) -> T) -> Result<T, CatalogError> {
         let known = match self.known.get() {
             Some(known) => known,
             None => {
@@ -92,11 +106,16 @@ impl Cover {
         };
         // Looked at first: a key that comes in between is found by the next look at the latest.
         let looks = known.looks();
+        let made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, redactor)) = made.as_ref().filter(|(seen, _)| *seen == looks) {
+            return Ok(work(redactor));
+        }
+        drop(made);
         let redactor =
             Redactor::new(known.found().into_iter().map(|found| (found.from.name(), found.secret)));
-        hide(&redactor, texts);
+        let done = work(&redactor);
         *self.made.lock().unwrap_or_else(PoisonError::into_inner) = Some((looks, redactor));
-        Ok(())
+        Ok(done)
     }
 }
 

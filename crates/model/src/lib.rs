@@ -9,10 +9,15 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use futures_util::stream::BoxStream;
-use minke_record::{Blob, BlobRef, Item, Purpose, Route, Text, ToolSpec};
+use minke_record::{Blob, BlobRef, Content, Item, Purpose, Route, Text, ToolSpec};
 pub use minke_record::{Effort, Reasoning};
 pub use partial::close_json;
 use serde::{Deserialize, Serialize};
+
+/// A larger image is not sent; no provider takes one.
+pub const IMAGE_BYTES: usize = 20 * 1024 * 1024;
+/// Images of one request.
+pub const IMAGES: usize = 40;
 
 /// One request, complete: made from the log alone.
 #[derive(Debug, Clone, PartialEq)]
@@ -28,7 +33,8 @@ pub struct Prompt {
     pub reasoning: Option<Reasoning>,
     /// The same for all requests of a session: providers that route by it find their cache again.
     pub cache_key: Option<String>,
-    /// The bytes of the images that `items` name, by blob. Filled in by whoever has the blobs, like the texts.
+    /// The bytes of the images that `image_blobs` names and that are not too large. Filled in by whoever has the
+    /// blobs, like the texts.
     pub images: BTreeMap<String, Arc<[u8]>>,
     /// How many requests of this purpose have ended (`llm_end`) in the session before this one. The scripted model
     /// finds its turn by it, so that a killed pod goes on at the right one; no provider is told. Absent outside a
@@ -51,6 +57,37 @@ impl Prompt {
             images: BTreeMap::new(),
             ended: None,
         }
+    }
+
+    /// The blobs of the images that are sent: the newest ones of those that the items name.
+    pub fn image_blobs(&self) -> impl Iterator<Item = &str> {
+        self.named_images().skip(self.old_images())
+    }
+
+    /// How many of the images that the items name are too old to be sent. When there are too many, half of them are
+    /// left out at once: the beginning of a request, by which a provider knows it again, stays the same meanwhile.
+    pub fn old_images(&self) -> usize {
+        const STEP: usize = IMAGES - IMAGES / 2 + 1;
+        match self.named_images().count().checked_sub(IMAGES + 1) {
+            None => 0,
+            Some(more) => (more / STEP + 1) * STEP,
+        }
+    }
+
+    /// Images of messages, and images that calls showed.
+    fn named_images(&self) -> impl Iterator<Item = &str> {
+        self.items.iter().flat_map(|item| {
+            let (parts, shown) = match item.as_ref() {
+                Item::Message { content, .. } => (content.as_slice(), &[][..]),
+                Item::ToolResult { images, .. } => (&[][..], images.as_slice()),
+                Item::Reasoning { .. } | Item::ToolCall { .. } | Item::Unknown => (&[][..], &[][..]),
+            };
+            let said = parts.iter().filter_map(|part| match part {
+                Content::Image { blob, .. } => Some(blob.as_str()),
+                Content::Text { .. } | Content::Refusal { .. } | Content::Unknown => None,
+            });
+            said.chain(shown.iter().map(|image| image.blob.as_str()))
+        })
     }
 
     /// Puts texts that lie in blobs into the prompt, with the content that `fetch` gives.
@@ -240,4 +277,52 @@ pub type ModelStream = BoxStream<'static, Result<ModelEvent, Failure>>;
 pub trait Model: Send + Sync {
     /// Starts a request. Failures come through the stream, as its last member.
     fn ask(&self, prompt: Arc<Prompt>) -> ModelStream;
+}
+
+#[cfg(test)]
+mod tests {
+    use minke_record::ImageBlob;
+
+    use super::*;
+
+    /// A session that looks at one image after the other, by turns the user's and a tool's.
+    fn looked(count: usize) -> Prompt {
+        let item = |i: usize| {
+            let (blob, media_type) = (format!("{i}"), "image/png".to_owned());
+            Arc::new(if i.is_multiple_of(2) {
+                Item::Message {
+                    role: minke_record::Role::User,
+                    content: vec![Content::Text { text: "see".into() }, Content::Image { blob, media_type }],
+                }
+            } else {
+                Item::ToolResult {
+                    call_id: "c".into(),
+                    summary: String::new(),
+                    content: None,
+                    is_error: false,
+                    blob: Some("the whole text".to_owned()),
+                    images: vec![ImageBlob { blob, media_type }],
+                }
+            })
+        };
+        let route = Route { provider: "p".into(), model: "m".into(), scheme: "s".into() };
+        Prompt::new(route, (0..count).map(item).collect())
+    }
+
+    #[test]
+    fn the_newest_images_are_sent_and_old_ones_are_left_out_by_halves() {
+        let mut changes = 0;
+        for count in 0..=10 * IMAGES {
+            let prompt = looked(count);
+            let sent: Vec<&str> = prompt.image_blobs().collect();
+            assert!(sent.len() <= IMAGES && (sent.len() == count || sent.len() >= IMAGES / 2), "{count}");
+            assert_eq!(
+                sent.last().map(|last| (*last).to_owned()),
+                count.checked_sub(1).map(|i| i.to_string())
+            );
+            assert_eq!(sent.len() + prompt.old_images(), count);
+            changes += usize::from(prompt.old_images() != looked(count + 1).old_images());
+        }
+        assert!(changes <= 20, "{changes}");
+    }
 }

@@ -5,8 +5,8 @@
 
 use std::sync::Arc;
 
-use minke_model::{ModelEvent, Prompt};
-use minke_record::{Blob, Content, Item, Kind, LlmOutcome};
+use minke_model::{IMAGE_BYTES, ModelEvent, Prompt};
+use minke_record::{Blob, Kind, LlmOutcome};
 
 use crate::ReplayError;
 use crate::again::{Stop, Walk, difference};
@@ -97,15 +97,11 @@ impl<'l> Walk<'l> {
     fn filled(&self, prompt: &Arc<Prompt>, seq: u64) -> Result<Prompt, ReplayError> {
         let mut whole = prompt.as_ref().clone();
         whole.fetch_texts(&mut |name| self.look.blobs.content(name, seq))?;
-        let images = prompt.items.iter().flat_map(|item| match item.as_ref() {
-            Item::Message { content, .. } => content.as_slice(),
-            _ => &[],
-        });
-        for part in images {
-            if let Content::Image { blob, .. } = part
-                && let Ok(found) = self.look.blobs.get(blob)
+        for blob in prompt.image_blobs() {
+            if let Ok(found) = self.look.blobs.get(blob)
+                && found.content.len() <= IMAGE_BYTES
             {
-                whole.images.insert(blob.clone(), found.content.into());
+                whole.images.insert(blob.to_owned(), found.content.into());
             }
         }
         Ok(whole)

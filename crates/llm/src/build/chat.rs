@@ -265,7 +265,7 @@ fn manner(quirks: &Quirks) -> Manner {
             longest: 20_000_000,
             // A message of a tool is a text.
             in_results: InResults::Never,
-            most: 100,
+            most: minke_model::IMAGES,
             // Of the 50 MB that a request may have, as base64.
             total: 30_000_000,
         },

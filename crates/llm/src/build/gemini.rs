@@ -32,7 +32,7 @@ const MANNER: Manner = Manner {
         longest: 15_000_000,
         // Only the newest models take parts inside a response; all of them take parts beside it.
         in_results: InResults::Never,
-        most: 100,
+        most: minke_model::IMAGES,
         // Of the 20 MB that a request may have, as base64; a larger one goes alone.
         total: 14_000_000,
     },

@@ -1,7 +1,7 @@
 //! Pictures: which images of a history its scheme is shown, and what stands in the place of the others.
 //!
 //! Here: types and sizes that a scheme takes, where the images of a result stand, and how many images one request has.
-//! Elsewhere: how an image is written (one file per scheme).
+//! Elsewhere: how an image is written (one file per scheme), how many images any request has (`minke_model::IMAGES`).
 //! Invariant: no image makes a request one that is refused, for it would be refused in every later request of the
 //! session too (`tests/pictures.rs`; for any history `tests/requests.rs`).
 
@@ -84,7 +84,7 @@ impl Images {
         each(turns, &mut |picture| {
             let over = oldest > 0;
             oldest = oldest.saturating_sub(1);
-            over.then(|| not_shown(picture.media_type, "newer images take all the room that a request has"))
+            over.then(|| too_old(picture.media_type))
         });
     }
 
@@ -108,6 +108,11 @@ impl Images {
 
 fn not_shown(media_type: &str, why: &str) -> String {
     format!("[image {media_type}, not shown: {why}]")
+}
+
+/// What stands in the place of an image that had to make room.
+pub(super) fn too_old(media_type: &str) -> String {
+    not_shown(media_type, "newer images take all the room that a request has")
 }
 
 /// What is said of pictures that stand after the result that showed them.

@@ -29,7 +29,7 @@ const MANNER: Manner = Manner {
         types: &["image/png", "image/jpeg", "image/gif", "image/webp"],
         longest: 20_000_000,
         in_results: InResults::Always,
-        most: 100,
+        most: minke_model::IMAGES,
         // Of the 50 MB that a request may have, as base64.
         total: 30_000_000,
     },

@@ -15,7 +15,7 @@ use minke_record::{Content, ImageBlob, Item, Role, Text};
 
 use super::json::Arguments;
 use super::names::{self, IdRule};
-use super::pictures::{Images, Picture, label};
+use super::pictures::{self, Images, Picture};
 use super::{refuse, sends_tools};
 use crate::problem::Problem;
 use crate::settings::Settings;
@@ -130,6 +130,7 @@ pub(super) fn turns<'a>(
         manner,
         me: format!("{}/{}", prompt.route.provider, prompt.route.model),
         vision: settings.capability.vision,
+        old: prompt.old_images(),
         calls_are_text: !sends_tools(prompt, settings),
         turns: Vec::new(),
         said: Vec::new(),
@@ -157,6 +158,8 @@ struct Grouping<'a> {
     manner: &'a Manner,
     me: String,
     vision: bool,
+    /// Images still to come that are too old to be sent.
+    old: usize,
     /// Without tools in the request, calls and results of the past are told as texts: a server refuses a history of
     /// tools that it is not given.
     calls_are_text: bool,
@@ -232,6 +235,7 @@ impl<'a> Grouping<'a> {
                 }
             }
             Content::Image { media_type, .. } => {
+                self.old = self.old.saturating_sub(1);
                 self.said.push(Said::Text(format!("[image {media_type}]").into()));
             }
             Content::Unknown => {}
@@ -256,7 +260,11 @@ impl<'a> Grouping<'a> {
         Ok(())
     }
 
-    fn picture(&self, blob: &str, media_type: &'a str) -> Result<Picture<'a>, String> {
+    fn picture(&mut self, blob: &str, media_type: &'a str) -> Result<Picture<'a>, String> {
+        if self.old > 0 {
+            self.old -= 1;
+            return Err(pictures::too_old(media_type));
+        }
         self.manner.images.find(self.prompt, self.vision, blob, media_type)
     }
 
@@ -334,7 +342,7 @@ impl<'a> Grouping<'a> {
             }
             let pictures = self.manner.images.beside(&mut answer);
             if !pictures.is_empty() {
-                beside.push(Heard::Text(label(&answer, pictures.len()).into()));
+                beside.push(Heard::Text(pictures::label(&answer, pictures.len()).into()));
                 beside.extend(pictures.into_iter().map(Heard::Image));
             }
             heard.push(Heard::Answer(answer));

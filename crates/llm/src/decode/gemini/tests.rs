@@ -269,7 +269,8 @@ fn sent_back(parts: &[&str]) -> serde_json::Value {
                 summary: "ok".into(),
                 content: None,
                 is_error: false,
-                blob: None, images: Vec::new(),
+                blob: None,
+                images: Vec::new(),
             }),
             _ => None,
         })
