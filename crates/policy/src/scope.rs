@@ -48,7 +48,7 @@ pub struct Overlap {
 /// The level of a path: the highest allow that covers it, then every deny that covers it caps strictly below its own
 /// level. A path that is not absolute and canonical has none.
 pub fn level(scope: &Scope, path: &str) -> Level {
-    if is_canonical(path) { at(scope, Spot { path, below: 0 }) } else { Level::None }
+    if is_canonical(path) { Rules::of(scope).at(Spot { path, below: 0 }) } else { Level::None }
 }
 
 /// Whether a path is absolute and has no empty, `.` or `..` part, no NUL and no `/` at its end.
@@ -72,15 +72,18 @@ pub fn contains(outer: &Scope, inner: &Scope) -> bool {
 
 /// A path at which `inner` has more than `outer`, with what `outer` has there and what `inner` wants.
 pub fn first_excess(outer: &Scope, inner: &Scope) -> Option<(String, Level, Level)> {
-    spots(&[outer, inner])
-        .map(|spot| (spot, at(outer, spot), at(inner, spot)))
+    let (outer, inner) = (Rules::of(outer), Rules::of(inner));
+    spots(&outer, &inner)
+        .map(|spot| (spot, outer.at(spot), inner.at(spot)))
         .find(|(_, have, want)| want > have)
         .map(|(spot, have, want)| (spot.path.to_owned(), have, want))
 }
 
 /// Where both scopes could write, if anywhere.
 pub fn overlaps_write(a: &Scope, b: &Scope) -> Option<Overlap> {
-    let spot = spots(&[a, b]).find(|spot| at(a, *spot) == Level::Write && at(b, *spot) == Level::Write)?;
+    let (first, second) = (Rules::of(a), Rules::of(b));
+    let both = |spot: &Spot<'_>| first.at(*spot).min(second.at(*spot)) == Level::Write;
+    let spot = spots(&first, &second).find(both)?;
     let rule = |scope: &Scope| {
         let mut rules = scope.allow.iter();
         rules.find(|rule| rule.permission == Permission::Write && covers(rule, spot)).cloned()
@@ -178,18 +181,46 @@ struct Spot<'a> {
     below: u8,
 }
 
-/// Every spot that the rules of these scopes can tell apart, topmost first.
-fn spots<'a>(scopes: &[&'a Scope]) -> impl Iterator<Item = Spot<'a>> + use<'a> {
-    let rules = scopes.iter().flat_map(|scope| scope.allow.iter().chain(&scope.deny));
-    let mut targets: BTreeSet<&str> = rules.filter(|rule| is_good(rule)).map(|r| r.target.as_str()).collect();
+/// Every spot that the rules of two scopes can tell apart, topmost first.
+fn spots<'a>(a: &Rules<'a>, b: &Rules<'a>) -> impl Iterator<Item = Spot<'a>> + use<'a> {
+    let rules = a.allow.iter().chain(&a.deny).chain(&b.allow).chain(&b.deny);
+    let mut targets: BTreeSet<&str> = rules.map(|rule| rule.target.as_str()).collect();
     targets.insert("/");
     targets.into_iter().flat_map(|path| (0..=2).map(move |below| Spot { path, below }))
 }
 
-fn at(scope: &Scope, spot: Spot<'_>) -> Level {
-    let allowed = scope.allow.iter().filter(|rule| is_good(rule) && covers(rule, spot)).map(rank).max();
-    let denied = scope.deny.iter().filter(|rule| !is_good(rule) || covers(rule, spot)).map(cap).min();
-    allowed.unwrap_or(Level::None).min(denied.unwrap_or(Level::Write))
+/// The rules of a scope that mean something.
+struct Rules<'a> {
+    allow: Vec<&'a ScopeRule>,
+    deny: Vec<&'a ScopeRule>,
+    /// A deny was among them that we do not understand, so nothing is left.
+    closed: bool,
+}
+
+impl<'a> Rules<'a> {
+    fn of(scope: &'a Scope) -> Rules<'a> {
+        let good = |rules: &'a [ScopeRule]| rules.iter().filter(|rule| is_good(rule)).collect::<Vec<_>>();
+        let deny = good(&scope.deny);
+        Rules { allow: good(&scope.allow), closed: deny.len() < scope.deny.len(), deny }
+    }
+
+    fn at(&self, spot: Spot<'_>) -> Level {
+        if self.closed {
+            return Level::None;
+        }
+        let covering = |rules: &[&'a ScopeRule], wanted: Permission| {
+            rules.iter().any(|rule| rule.permission == wanted && covers(rule, spot))
+        };
+        if covering(&self.deny, Permission::Read) {
+            Level::None
+        } else if covering(&self.allow, Permission::Write) && !covering(&self.deny, Permission::Write) {
+            Level::Write
+        } else if covering(&self.allow, Permission::Write) || covering(&self.allow, Permission::Read) {
+            Level::Read
+        } else {
+            Level::None
+        }
+    }
 }
 
 fn rank(rule: &ScopeRule) -> Level {
@@ -198,11 +229,6 @@ fn rank(rule: &ScopeRule) -> Level {
         Permission::Read => Level::Read,
         Permission::Other(_) => Level::None,
     }
-}
-
-/// The most that a deny leaves: strictly below its own level, nothing where we do not know what it denies.
-fn cap(rule: &ScopeRule) -> Level {
-    if is_good(rule) && rule.permission == Permission::Write { Level::Read } else { Level::None }
 }
 
 fn is_good(rule: &ScopeRule) -> bool {
