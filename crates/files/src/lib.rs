@@ -1,4 +1,22 @@
 //! Files: what lies in a pod's scope, reached beneath descriptors of its grants and never by a path that is resolved twice.
 //!
-//! Here: opening, replacing and removing files, where a path leads, the secrets that nobody reads. Elsewhere: which paths a
-//! pod may touch (`policy`), what a tool makes of a file (`tools`), commands, which the kernel holds (`exec`).
+//! Here: opening (`files`), replacing (`replace`), putting back and removing (`entry`), where a path leads (`resolve`),
+//! what holds at a path (`walls`), the one way into the kernel (`beneath`). Elsewhere: which paths a pod may touch
+//! (`policy`), what a tool makes of a file (`tools`), commands, which the kernel holds (`exec`).
+//! Invariant: nothing outside the scope is read or changed, whoever swaps directories and links meanwhile
+//! (`no_swap_leads_outside`).
+
+mod beneath;
+mod entry;
+mod error;
+mod files;
+mod replace;
+mod resolve;
+mod walls;
+
+pub use minke_policy::Level;
+
+pub use entry::{Entry, Kind};
+pub use error::{FileError, FilesError};
+pub use files::{Files, FilesConfig, Located, Opened, OpenedDir, TmpAlias};
+pub use replace::{Expect, FILE_BYTES, Guard, Replaced, hash};
