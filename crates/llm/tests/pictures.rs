@@ -6,12 +6,15 @@
 
 mod validators;
 
+use std::path::Path;
 use std::sync::Arc;
 
-use minke_llm::{Scheme, Settings, ToolUse, build};
+use minke_llm::mock::{Options, serve};
+use minke_llm::{Scheme, Scripted, Settings, ToolUse, build};
 use minke_model::Prompt;
 use minke_record::{ImageBlob, Item};
 use serde_json::{Value, json};
+use tokio::sync::mpsc;
 
 use validators::story::{self, PNG, SCHEMES};
 use validators::validate;
@@ -183,5 +186,56 @@ fn the_oldest_images_make_room_for_the_newest() {
         assert!(not_shown > 0);
         let rooms = if scheme == Scheme::Anthropic { LOOKED / 7 } else { LOOKED / 20 };
         assert!(changed <= rooms, "{scheme:?}: the beginning changed {changed} times");
+    }
+}
+
+/// The mock takes what we build, counts the images, and refuses what a provider would refuse.
+#[tokio::test]
+async fn the_mock_sees_what_calls_showed() {
+    for scheme in SCHEMES {
+        let settings = story::settings(scheme);
+        let script =
+            Scripted::parse("talk.toml", "loop = true\n[[turn]]\ntext = \"I see.\"\n", Path::new("/"))
+                .unwrap();
+        let mock = serve(script, Options::default()).await.unwrap();
+        let addr = mock.addr();
+        let (sender, mut seen) = mpsc::channel(10);
+        let task = tokio::spawn(mock.run(sender));
+        let client = reqwest::Client::builder().no_proxy().build().unwrap();
+        let request = build(&prompt(&settings, &[false, true], &["picture"]), &settings).unwrap();
+        let send = async |body: Vec<u8>| {
+            let url = format!("http://{addr}/{}/{}", request.version, request.path);
+            let mut sent = client.post(url).header("x-api-key", "k").body(body);
+            for (name, value) in &request.headers {
+                sent = sent.header(*name, value);
+            }
+            let answer = sent.send().await.unwrap();
+            (answer.status().as_u16(), answer.text().await.unwrap())
+        };
+        let (status, text) = send(request.body.clone()).await;
+        assert_eq!(status, 200, "{scheme:?}: {text}");
+        assert_eq!(seen.recv().await.unwrap().images, 2, "{scheme:?}");
+        let body = String::from_utf8(request.body.clone()).unwrap();
+        let (status, text) = send(body.replacen(&base64(), "%%%", 1).into_bytes()).await;
+        assert!(status == 400 && text.contains("not base64"), "{scheme:?}: {status} {text}");
+        let mut wrong: Value = serde_json::from_str(&body).unwrap();
+        let says = match scheme {
+            Scheme::Anthropic => {
+                wrong["messages"][2]["content"][0]["is_error"] = json!(true);
+                "all content must be type"
+            }
+            Scheme::OpenaiChat => {
+                let messages = wrong["messages"].as_array_mut().unwrap();
+                let parts = messages.pop().unwrap()["content"].clone();
+                messages.last_mut().unwrap()["content"] = parts;
+                "takes no images"
+            }
+            _ => "",
+        };
+        if !says.is_empty() {
+            let (status, text) = send(wrong.to_string().into_bytes()).await;
+            assert!(status == 400 && text.contains(says), "{scheme:?}: {status} {text}");
+        }
+        task.abort();
     }
 }

@@ -55,12 +55,44 @@ fn read_user(block: &Value, place: &str, history: &mut History) -> Result<(), St
         "tool_result" => {
             let id = text(block, "tool_use_id", place)?;
             let said = texts(block.get("content"), &format!("{place}content"))?.join("\n");
-            history.result(id, said, block.get("is_error") == Some(&Value::Bool(true)));
+            let failed = block.get("is_error") == Some(&Value::Bool(true));
+            read_given(block, failed, place, history)?;
+            history.result(id, said, failed);
         }
-        "image" | "document" => {}
+        "image" => read_image(block, place, history)?,
+        "document" => {}
         other => return Err(format!("{place}type: `{other}` cannot stand in a user message")),
     }
     Ok(())
+}
+
+/// What stands in a result beside texts.
+fn read_given(block: &Value, failed: bool, place: &str, history: &mut History) -> Result<(), String> {
+    let blocks = block.get("content").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+    for (number, given) in blocks.iter().enumerate() {
+        let place = format!("{place}content.{number}.");
+        match text(given, "type", &place)? {
+            "text" => {}
+            _ if failed => {
+                return Err(format!(
+                    "{place}type: all content must be type \"text\" if \"is_error\" is true"
+                ));
+            }
+            "image" => read_image(given, &place, history)?,
+            "document" | "search_result" => {}
+            other => return Err(format!("{place}type: `{other}` cannot stand in a result")),
+        }
+    }
+    Ok(())
+}
+
+fn read_image(block: &Value, place: &str, history: &mut History) -> Result<(), String> {
+    let (source, place) = (block.get("source").unwrap_or(&Value::Null), format!("{place}source."));
+    match text(source, "type", &place)? {
+        "base64" => history.image(text(source, "media_type", &place)?, text(source, "data", &place)?, &place),
+        "url" => history.image_url(text(source, "url", &place)?, &place),
+        other => Err(format!("{place}type: `{other}` is not `base64` or `url`")),
+    }
 }
 
 fn read_assistant(block: &Value, place: &str, model: &str, history: &mut History) -> Result<(), String> {

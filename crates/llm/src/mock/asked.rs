@@ -6,6 +6,8 @@
 
 use std::sync::Arc;
 
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
 use minke_model::Prompt;
 use minke_record::{CallId, Item, Purpose, Role, Route};
 use serde_json::Value;
@@ -59,6 +61,8 @@ pub(super) struct History {
     pub(super) items: Vec<Arc<Item>>,
     /// Pieces of reasoning that came back; where the format signs them, with a good signature.
     pub(super) reasoning: usize,
+    /// Images that came, of the user and of results.
+    pub(super) images: usize,
 }
 
 impl History {
@@ -92,6 +96,33 @@ impl History {
         self.reasoning += 1;
         let (text, summary) = (text.into(), Vec::new());
         self.push(Item::Reasoning { text, summary, signature: None, encrypted: None, by: None });
+    }
+
+    /// An image as base64; `place` says where it stands.
+    pub(super) fn image(&mut self, media_type: &str, data: &str, place: &str) -> Result<(), String> {
+        if !media_type.starts_with("image/") {
+            return Err(format!("{place}: `{media_type}` is no type of an image"));
+        }
+        match BASE64_STANDARD.decode(data) {
+            Ok(bytes) if bytes.is_empty() => Err(format!("{place}: the image is empty")),
+            Ok(_) => {
+                self.images += 1;
+                Ok(())
+            }
+            Err(e) => Err(format!("{place}: the image is not base64: {e}")),
+        }
+    }
+
+    /// An image as an URL, which may lie elsewhere.
+    pub(super) fn image_url(&mut self, url: &str, place: &str) -> Result<(), String> {
+        match url.strip_prefix("data:").and_then(|rest| rest.split_once(";base64,")) {
+            Some((media_type, data)) => self.image(media_type, data, place),
+            None if url.starts_with("https://") || url.starts_with("http://") => {
+                self.images += 1;
+                Ok(())
+            }
+            None => Err(format!("{place}: neither an address nor `data:<type>;base64,<content>`")),
+        }
     }
 
     fn push(&mut self, item: Item) {

@@ -22,9 +22,17 @@ pub(super) fn read(body: &Value) -> Result<Asked, String> {
         match text(message, "role", &place)? {
             "system" | "developer" if history.items.is_empty() => system.extend(content),
             "system" | "developer" => content.iter().for_each(|text| history.notice(text)),
-            "user" => content.iter().for_each(|text| history.user(text)),
+            "user" => {
+                read_images(message, &place, &mut history)?;
+                content.iter().for_each(|text| history.user(text));
+            }
             "assistant" => read_assistant(message, &content, &place, &mut history)?,
-            "tool" => history.result(text(message, "tool_call_id", &place)?, content.join("\n"), false),
+            "tool" => {
+                if images(message).next().is_some() {
+                    return Err(format!("{place}content: a message with the role `tool` takes no images"));
+                }
+                history.result(text(message, "tool_call_id", &place)?, content.join("\n"), false);
+            }
             other => return Err(format!("{place}role: `{other}` is unknown")),
         }
     }
@@ -33,6 +41,21 @@ pub(super) fn read(body: &Value) -> Result<Asked, String> {
         ..Wishes::default()
     };
     Ok(Asked { model, system: system.join("\n"), history, messages: messages.len(), wishes })
+}
+
+/// The images among the parts of a message.
+fn images(message: &Value) -> impl Iterator<Item = &Value> {
+    let parts = message.get("content").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+    parts.iter().filter(|part| part.get("type").is_some_and(|kind| kind == "image_url"))
+}
+
+fn read_images(message: &Value, place: &str, history: &mut History) -> Result<(), String> {
+    for image in images(message) {
+        let url = image.pointer("/image_url/url").and_then(Value::as_str);
+        let place = format!("{place}content.image_url.url");
+        history.image_url(url.ok_or_else(|| format!("{place}: a text is required"))?, &place)?;
+    }
+    Ok(())
 }
 
 fn read_assistant(

@@ -128,6 +128,7 @@ impl Exchange {
         let mut asked = read(scheme, &value, model.as_deref()).map_err(bad)?;
         asked.wishes.events = scheme != Scheme::Gemini || query.split('&').any(|pair| pair == "alt=sse");
         (seen.messages, seen.reasoning) = (asked.messages, asked.history.reasoning);
+        seen.images = asked.history.images;
         asked.history.check().map_err(bad)?;
         Ok(self.choose(scheme, &asked, seen))
     }

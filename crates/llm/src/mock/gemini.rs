@@ -61,7 +61,14 @@ fn read_user(part: &Value, place: &str, history: &mut History) -> Result<(), Str
         let answer =
             answer.ok_or_else(|| format!("{place}functionResponse.response: an object is required"))?;
         history.result(&id, answer_text(answer), answer.contains_key("error"));
-    } else if part.get("inlineData").is_none() && part.get("fileData").is_none() {
+    } else if let Some(data) = part.get("inlineData") {
+        let place = format!("{place}inlineData.");
+        let media_type = text(data, "mimeType", &place)?;
+        // Other media are taken as well, and not looked at.
+        if media_type.starts_with("image/") {
+            history.image(media_type, text(data, "data", &place)?, &place)?;
+        }
+    } else if part.get("fileData").is_none() {
         return Err(format!("{place}data: a text, a functionResponse or data is required"));
     }
     Ok(())

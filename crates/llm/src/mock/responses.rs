@@ -45,6 +45,7 @@ fn read_item(item: &Value, place: &str, model: &str, history: &mut History) -> R
         }
         "function_call_output" => {
             let output = texts(item.get("output"), &format!("{place}output"))?.join("\n");
+            read_images(item.get("output"), &format!("{place}output"), history)?;
             history.result(text(item, "call_id", place)?, output, false);
         }
         "reasoning" => {
@@ -63,12 +64,22 @@ fn read_item(item: &Value, place: &str, model: &str, history: &mut History) -> R
     Ok(())
 }
 
+fn read_images(parts: Option<&Value>, place: &str, history: &mut History) -> Result<(), String> {
+    let parts = parts.and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+    let images = parts.iter().filter(|part| part.get("type").is_some_and(|kind| kind == "input_image"));
+    for image in images.filter(|image| image.get("file_id").is_none()) {
+        history.image_url(text(image, "image_url", &format!("{place}."))?, place)?;
+    }
+    Ok(())
+}
+
 fn read_message(item: &Value, place: &str, history: &mut History) -> Result<(), String> {
     let mut said = texts(item.get("content"), &format!("{place}content"))?;
     if let Some(Value::Array(parts)) = item.get("content") {
         let refused = |part: &Value| part.get("refusal").and_then(Value::as_str).map(str::to_owned);
         said.extend(parts.iter().filter_map(refused));
     }
+    read_images(item.get("content"), &format!("{place}content"), history)?;
     match text(item, "role", place)? {
         "user" => said.iter().for_each(|text| history.user(text)),
         "assistant" => said.iter().for_each(|text| history.assistant(text)),

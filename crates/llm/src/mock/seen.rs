@@ -34,6 +34,8 @@ pub struct Seen {
     pub messages: usize,
     /// Pieces of reasoning that came back; where the format signs them, with a good signature.
     pub reasoning: usize,
+    /// Images that came, of the user and of results.
+    pub images: usize,
     /// The turn of the script that answers, from 1.
     pub turn: Option<usize>,
     /// Attempts of the same request before this one.
