@@ -2,3 +2,11 @@
 //!
 //! Here: the fence compiled from a scope (`fence`), commands with their output (`command`), the pod's proxy (`proxy`).
 //! Elsewhere: which fence an action needs (`policy`), what a shell line means to a model (`tools`).
+
+mod env;
+pub mod fence;
+mod limits;
+
+pub mod address;
+
+pub mod command;

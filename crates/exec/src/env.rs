@@ -1,0 +1,158 @@
+//! The environment of a command: cleared, then an allow-list, what the manifest passes by name, what it sets.
+//!
+//! Here: which names pass. Elsewhere: `TMPDIR` and the proxy's variables, which depend on the fence (`fence`).
+//! No secret reaches a command by inheritance (`names_of_secrets_pass_only_when_they_are_named`).
+
+use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
+
+/// `sandbox.env` of a manifest.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct EnvRules {
+    /// Names that pass beside the allow-list, whatever they look like.
+    pub pass: Vec<String>,
+    /// Variables that are set, over everything else.
+    pub set: BTreeMap<String, String>,
+}
+
+/// Names that pass: who and where we are, language, terminal.
+const PLAIN: [&str; 14] = [
+    "PATH",
+    "HOME",
+    "LANG",
+    "LANGUAGE",
+    "TERM",
+    "COLORTERM",
+    "NO_COLOR",
+    "TZ",
+    "USER",
+    "LOGNAME",
+    "SHELL",
+    "LINES",
+    "COLUMNS",
+    "CI",
+];
+
+/// Names that tool chains are found and steered by. None of them holds a secret.
+const TOOL_CHAINS: [&str; 44] = [
+    "CARGO_HOME",
+    "CARGO_TARGET_DIR",
+    "CARGO_BUILD_JOBS",
+    "CARGO_INCREMENTAL",
+    "CARGO_TERM_COLOR",
+    "RUSTUP_HOME",
+    "RUSTUP_TOOLCHAIN",
+    "RUSTFLAGS",
+    "RUST_BACKTRACE",
+    "GOPATH",
+    "GOROOT",
+    "GOFLAGS",
+    "GOBIN",
+    "JAVA_HOME",
+    "JDK_HOME",
+    "M2_HOME",
+    "MAVEN_HOME",
+    "GRADLE_HOME",
+    "ANDROID_HOME",
+    "ANDROID_SDK_ROOT",
+    "NVM_DIR",
+    "NODE_ENV",
+    "NODE_PATH",
+    "PNPM_HOME",
+    "VOLTA_HOME",
+    "BUN_INSTALL",
+    "DENO_DIR",
+    "VIRTUAL_ENV",
+    "CONDA_PREFIX",
+    "CONDA_DEFAULT_ENV",
+    "PYENV_ROOT",
+    "PYTHONPATH",
+    "UV_PYTHON",
+    "RBENV_ROOT",
+    "GEM_HOME",
+    "GEM_PATH",
+    "DOTNET_ROOT",
+    "PKG_CONFIG_PATH",
+    "LD_LIBRARY_PATH",
+    "LIBRARY_PATH",
+    "CPATH",
+    "CC",
+    "CXX",
+    "MAKEFLAGS",
+];
+
+/// Parts of a name that say that its value is a secret.
+const SECRET_PARTS: [&str; 10] =
+    ["KEY", "TOKEN", "SECRET", "PASSWORD", "PASSWD", "PASSPHRASE", "CREDENTIAL", "AUTH", "COOKIE", "PRIVATE"];
+
+/// Whether a name looks as if its value were a secret.
+fn names_a_secret(name: &str) -> bool {
+    let name = name.to_ascii_uppercase();
+    SECRET_PARTS.iter().any(|part| name.contains(part))
+}
+
+fn is_listed(name: &str) -> bool {
+    PLAIN.contains(&name) || TOOL_CHAINS.contains(&name) || name.starts_with("LC_")
+}
+
+/// The environment of a command, from what the pod has. Sorted by name, each name once.
+pub(crate) fn build(
+    rules: &EnvRules,
+    inherited: impl Iterator<Item = (OsString, OsString)>,
+) -> BTreeMap<OsString, OsString> {
+    let passes = |name: &OsStr| {
+        name.to_str().is_some_and(|name| {
+            rules.pass.iter().any(|passed| passed == name) || (is_listed(name) && !names_a_secret(name))
+        })
+    };
+    let mut built: BTreeMap<OsString, OsString> = inherited.filter(|(name, _)| passes(name)).collect();
+    for (name, value) in &rules.set {
+        built.insert(name.into(), value.into());
+    }
+    built
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn build_from(rules: &EnvRules, names: &[&str]) -> Vec<String> {
+        let inherited = names.iter().map(|name| (OsString::from(name), OsString::from("v")));
+        build(rules, inherited).into_keys().map(|name| name.into_string().unwrap()).collect()
+    }
+
+    #[test]
+    fn names_of_secrets_pass_only_when_they_are_named() {
+        let names = [
+            "PATH",
+            "ANTHROPIC_API_KEY",
+            "GITHUB_TOKEN",
+            "aws_secret_access_key",
+            "LC_AUTH_TOKEN",
+            "SSH_AUTH_SOCK",
+            "LD_PRELOAD",
+            "BASH_ENV",
+            "MINKE_HOME",
+        ];
+        assert_eq!(build_from(&EnvRules::default(), &names), ["PATH"]);
+        let rules = EnvRules { pass: vec!["GITHUB_TOKEN".to_owned()], ..EnvRules::default() };
+        assert_eq!(build_from(&rules, &names), ["GITHUB_TOKEN", "PATH"]);
+    }
+
+    #[test]
+    fn the_listed_names_pass_and_what_is_set_wins() {
+        let rules =
+            EnvRules { set: BTreeMap::from([("LANG".to_owned(), "C".to_owned())]), ..EnvRules::default() };
+        let inherited = ["LANG", "LC_ALL", "TERM", "CARGO_HOME", "OTHER"].map(|n| (n.into(), "v".into()));
+        let built = build(&rules, inherited.into_iter());
+        let expected = [("CARGO_HOME", "v"), ("LANG", "C"), ("LC_ALL", "v"), ("TERM", "v")];
+        assert_eq!(built, expected.map(|(name, value)| (name.into(), value.into())).into());
+    }
+
+    #[test]
+    fn no_name_of_the_list_looks_like_a_secret() {
+        for name in PLAIN.iter().chain(&TOOL_CHAINS) {
+            assert!(!names_a_secret(name), "{name}");
+        }
+    }
+}

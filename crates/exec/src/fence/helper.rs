@@ -1,0 +1,224 @@
+//! The helper: our own binary, executed again, that puts up the walls of one command and execs it.
+//!
+//! Here: its `main` and the order of things. Elsewhere: each wall in its own file, the loop that watches (`watch`).
+//! It is single-threaded, starts no runtime, and says on its line why something failed instead of going on
+//! (`tests/fence.rs`, `a_fence_that_cannot_stand_runs_nothing`).
+
+use std::ffi::{CString, OsStr, OsString};
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::process::ExitCode;
+
+use rustix::process::Pid;
+
+use super::control::{self, Said};
+use super::plan::Errand;
+use super::sys::{self, Forked};
+use super::tree;
+use super::walls::Walls;
+use super::watch::{Over, watch};
+
+/// What the helper is called: `argv[0]` of its process.
+pub(super) const NAME: &str = "minke-fence";
+
+/// Why a command does not run.
+pub(super) enum Failure {
+    /// A wall does not stand.
+    Broken(String),
+    /// The command itself cannot be executed.
+    Refused(String),
+}
+
+/// Names the step that failed.
+pub(super) trait Step<T> {
+    fn step(self, what: impl FnOnce() -> String) -> Result<T, Failure>;
+}
+
+impl<T, E: Into<io::Error>> Step<T> for Result<T, E> {
+    fn step(self, what: impl FnOnce() -> String) -> Result<T, Failure> {
+        self.map_err(|error| Failure::Broken(format!("{}: {}", what(), error.into())))
+    }
+}
+
+/// What came over the line, in the hands of the helper.
+pub(super) struct Held {
+    pub(super) line: UnixStream,
+    pub(super) stdio: [OwnedFd; 3],
+    /// The lock of the pod's fences, shared.
+    pub(super) lock: OwnedFd,
+}
+
+/// Whether this process was started as a helper: then `helper_main` is all that it does.
+pub fn is_helper(arg0: &OsStr) -> bool {
+    Path::new(arg0).file_name() == Some(OsStr::new(NAME))
+}
+
+/// The helper's whole life. To be called first thing in `main`, before any thread or runtime.
+pub fn helper_main() -> ExitCode {
+    sys::block_signals();
+    let Ok(line) = io::stdin().as_fd().try_clone_to_owned().map(UnixStream::from) else {
+        return ExitCode::FAILURE;
+    };
+    match serve(&line) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            say_failure(&line, failure);
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn say_failure(line: &UnixStream, failure: Failure) {
+    let said = match failure {
+        Failure::Broken(why) => Said::Broken(why),
+        Failure::Refused(why) => Said::Refused(why),
+    };
+    // A pod that is gone does not hear it, and need not.
+    let _gone = said.write(line);
+}
+
+fn serve(line: &UnixStream) -> Result<(), Failure> {
+    let [plan, stdin, stdout, stderr, lock] =
+        control::receive_descriptors(line).step(|| "receiving the command".to_owned())?;
+    let mut bytes = Vec::new();
+    File::from(plan).read_to_end(&mut bytes).step(|| "reading the plan".to_owned())?;
+    let errand = Errand::decode(&bytes).step(|| "reading the plan".to_owned())?;
+    drop(bytes);
+    let line = line.try_clone().step(|| "keeping the line".to_owned())?;
+    let held = Held { line, stdio: [stdin, stdout, stderr], lock };
+    rustix::process::chdir("/").step(|| "leaving the pod's directory".to_owned())?;
+    watcher(&errand, held)
+}
+
+/// Tiers without a pid namespace: this process watches, and kills what is left.
+fn watcher(errand: &Errand, held: Held) -> Result<(), Failure> {
+    #[cfg(target_os = "linux")]
+    rustix::process::set_child_subreaper(Some(rustix::process::getpid()))
+        .step(|| "becoming the parent of orphans".to_owned())?;
+    let ends = sys::child_ends().step(|| "hearing of children".to_owned())?;
+    let command = launch(errand, held.stdio, &held.line)?;
+    match watch(&held.line, command, &ends) {
+        Over::Ended | Over::Kill => tree::end_descendants(),
+    }
+    Ok(())
+}
+
+/// Forks the command and waits until it has been executed, which is then said.
+pub(super) fn launch(errand: &Errand, stdio: [OwnedFd; 3], line: &UnixStream) -> Result<Pid, Failure> {
+    let (executed, executing) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)
+        .step(|| "making a pipe to the command".to_owned())?;
+    match sys::fork().step(|| "forking the command".to_owned())? {
+        Forked::Child => {
+            let failure = match become_command(errand, stdio) {
+                Err(failure) => failure,
+                Ok(never) => match never {},
+            };
+            say_failure(line, failure);
+            // Written only after the failure was said: the watcher then knows that there is nothing to add.
+            let _told = rustix::io::write(&executing, b"F");
+            sys::leave(127)
+        }
+        Forked::Parent(pid) => {
+            drop(executing);
+            drop(stdio);
+            let pid =
+                Pid::from_raw(pid).ok_or_else(|| Failure::Broken("a fork without a number".to_owned()))?;
+            let mut told = [0; 1];
+            let failed = loop {
+                match rustix::io::read(&executed, &mut told) {
+                    Ok(read) => break read > 0,
+                    Err(rustix::io::Errno::INTR) => {}
+                    Err(error) => {
+                        return Err(Failure::Broken(format!(
+                            "hearing from the command: {}",
+                            io::Error::from(error)
+                        )));
+                    }
+                }
+            };
+            if failed {
+                sys::leave(1);
+            }
+            Said::Running.write(line).step(|| "telling the pod".to_owned())?;
+            Ok(pid)
+        }
+    }
+}
+
+/// The last steps, in the command's own process: a session of its own, its streams, its limits, its walls.
+fn become_command(errand: &Errand, stdio: [OwnedFd; 3]) -> Result<std::convert::Infallible, Failure> {
+    rustix::process::setsid().step(|| "making a session".to_owned())?;
+    let [stdin, stdout, stderr] = stdio;
+    rustix::stdio::dup2_stdin(&stdin).step(|| "setting standard input".to_owned())?;
+    rustix::stdio::dup2_stdout(&stdout).step(|| "setting standard output".to_owned())?;
+    rustix::stdio::dup2_stderr(&stderr).step(|| "setting standard error".to_owned())?;
+    if errand.tty {
+        rustix::process::ioctl_tiocsctty(&stdin).step(|| "taking the terminal".to_owned())?;
+    }
+    if let Err(error) = rustix::process::chdir(&errand.cwd) {
+        let (cwd, error) = (errand.cwd.display(), io::Error::from(error));
+        return Err(Failure::Refused(format!("entering {cwd}: {error}; it must be inside the scope")));
+    }
+    let (argv, environment) = strings(errand)?;
+    if errand.plan.walls.has(Walls::LIMITS) {
+        sys::set_limits(&errand.limits).step(|| "setting limits".to_owned())?;
+    }
+    #[cfg(target_os = "linux")]
+    if errand.plan.walls.has(Walls::DESCRIPTORS) {
+        sys::close_from_on_exec(3).step(|| "closing descriptors".to_owned())?;
+    }
+    sys::reset_signals();
+    execute(errand, &argv, &environment)
+}
+
+fn strings(errand: &Errand) -> Result<(Vec<CString>, Vec<CString>), Failure> {
+    let text = |bytes: &[u8]| {
+        CString::new(bytes).map_err(|_| Failure::Refused("an argument or variable holds a NUL".to_owned()))
+    };
+    let argv = errand.argv.iter().map(|argument| text(argument.as_bytes())).collect::<Result<_, _>>()?;
+    let joined = errand.plan.env.iter().map(|(name, value)| {
+        let mut pair = name.clone();
+        pair.push("=");
+        pair.push(value);
+        text(pair.as_bytes())
+    });
+    Ok((argv, joined.collect::<Result<_, _>>()?))
+}
+
+/// Where programs are looked for when the command has no `PATH`.
+const DEFAULT_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
+
+/// Becomes the program, looked up in the command's own `PATH` as a shell would.
+fn execute(
+    errand: &Errand,
+    argv: &[CString],
+    environment: &[CString],
+) -> Result<std::convert::Infallible, Failure> {
+    let Some(program) = errand.argv.first().filter(|program| !program.is_empty()) else {
+        return Err(Failure::Refused("there is no program to execute".to_owned()));
+    };
+    let named = if program.as_bytes().contains(&b'/') {
+        vec![program.clone()]
+    } else {
+        let path = errand.plan.env.get(OsStr::new("PATH")).cloned().unwrap_or_else(|| DEFAULT_PATH.into());
+        std::env::split_paths(&path).map(|dir| OsString::from(dir.join(program))).collect()
+    };
+    let mut last = io::Error::from(io::ErrorKind::NotFound);
+    for candidate in named {
+        let Ok(path) = CString::new(candidate.as_bytes()) else { continue };
+        let Err(error) = sys::execute(&path, argv, environment);
+        let missing = matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory);
+        // What exists and cannot be executed says more than that it is not elsewhere.
+        if !missing || last.kind() == io::ErrorKind::NotFound {
+            last = error;
+        }
+        if !missing && last.kind() != io::ErrorKind::PermissionDenied {
+            break;
+        }
+    }
+    Err(Failure::Refused(format!("executing {}: {last}", program.display())))
+}

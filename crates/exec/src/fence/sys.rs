@@ -1,0 +1,158 @@
+#![expect(unsafe_code, reason = "fork, exec and signals have no safe form; each is wrapped here, once")]
+//! System calls of the helper that have no safe wrapper: forking, executing, signals.
+//!
+//! Here: the smallest wrappers. The helper is single-threaded from its first instruction to its last, which is what
+//! makes forking and allocating afterwards sound.
+
+use std::convert::Infallible;
+use std::ffi::{CStr, CString, c_char};
+use std::io;
+
+/// What `fork` returned.
+pub(super) enum Forked {
+    Child,
+    Parent(i32),
+}
+
+/// Forks the single-threaded helper.
+pub(super) fn fork() -> io::Result<Forked> {
+    // SAFETY: this process has one thread, so that no lock of the allocator or of libc is held by another one.
+    match unsafe { libc::fork() } {
+        -1 => Err(io::Error::last_os_error()),
+        0 => Ok(Forked::Child),
+        pid => Ok(Forked::Parent(pid)),
+    }
+}
+
+/// Ends this process without running anything else: a forked copy must not flush or unwind what is its parent's.
+pub(super) fn leave(code: i32) -> ! {
+    // SAFETY: `_exit` has no preconditions.
+    unsafe { libc::_exit(code) }
+}
+
+/// Becomes another program. Returns only if that fails.
+pub(super) fn execute(path: &CStr, argv: &[CString], environment: &[CString]) -> io::Result<Infallible> {
+    let list = |strings: &[CString]| -> Vec<*const c_char> {
+        strings.iter().map(|s| s.as_ptr()).chain([std::ptr::null()]).collect()
+    };
+    let (argv, environment) = (list(argv), list(environment));
+    // SAFETY: both lists end with a null pointer, and the strings they point into outlive the call.
+    unsafe { libc::execve(path.as_ptr(), argv.as_ptr(), environment.as_ptr()) };
+    Err(io::Error::last_os_error())
+}
+
+/// Signals of a program that has just begun: none blocked, all with their default effect.
+pub(super) fn reset_signals() {
+    for signal in 1..=64 {
+        // SAFETY: the default disposition runs no code of ours; numbers that do not exist or cannot be changed are
+        // refused, which is what is wanted of them. On Linux the kernel is asked directly, with a structure of zeros
+        // that is as large as its own: libc keeps two signals for itself, which whoever spawned us left ignored.
+        #[cfg(target_os = "linux")]
+        unsafe {
+            libc::syscall(libc::SYS_rt_sigaction, signal, [0_u64; 4].as_ptr(), std::ptr::null::<u64>(), 8)
+        };
+        #[cfg(not(target_os = "linux"))]
+        // SAFETY: as above.
+        unsafe {
+            libc::signal(signal, libc::SIG_DFL)
+        };
+    }
+    // SAFETY: the set is initialised by `sigemptyset` before it is read.
+    unsafe {
+        let mut none = std::mem::zeroed();
+        libc::sigemptyset(&raw mut none);
+        libc::sigprocmask(libc::SIG_SETMASK, &raw const none, std::ptr::null_mut());
+    }
+}
+
+/// Blocks every signal: the helper hears of its children by descriptor and must not be ended by a terminal. Where the
+/// descriptor is fed by a signal handler, that one signal stays open.
+pub(super) fn block_signals() {
+    // SAFETY: the set is initialised by `sigfillset` before it is read.
+    unsafe {
+        let mut all = std::mem::zeroed();
+        libc::sigfillset(&raw mut all);
+        if cfg!(not(target_os = "linux")) {
+            libc::sigdelset(&raw mut all, libc::SIGCHLD);
+        }
+        libc::sigprocmask(libc::SIG_SETMASK, &raw const all, std::ptr::null_mut());
+    }
+}
+
+/// A descriptor that becomes readable when a child has ended. Signals must be blocked.
+#[cfg(target_os = "linux")]
+pub(super) fn child_ends() -> io::Result<std::os::fd::OwnedFd> {
+    use std::os::fd::{FromRawFd, OwnedFd};
+    // SAFETY: the set is initialised before it is read; the descriptor is new and ours.
+    unsafe {
+        let mut set = std::mem::zeroed();
+        libc::sigemptyset(&raw mut set);
+        libc::sigaddset(&raw mut set, libc::SIGCHLD);
+        match libc::signalfd(-1, &raw const set, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK) {
+            -1 => Err(io::Error::last_os_error()),
+            fd => Ok(OwnedFd::from_raw_fd(fd)),
+        }
+    }
+}
+
+/// A descriptor that becomes readable when a child has ended.
+#[cfg(not(target_os = "linux"))]
+pub(super) fn child_ends() -> io::Result<std::os::fd::OwnedFd> {
+    use std::os::fd::{AsRawFd, IntoRawFd};
+    use std::sync::atomic::{AtomicI32, Ordering};
+    static NEWS: AtomicI32 = AtomicI32::new(-1);
+    extern "C" fn tell(_signal: i32) {
+        // SAFETY: `write` may be called in a signal handler; the descriptor is never closed.
+        unsafe { libc::write(NEWS.load(Ordering::Relaxed), [0_u8].as_ptr().cast(), 1) };
+    }
+    let (read, write) = rustix::pipe::pipe()?;
+    for end in [&read, &write] {
+        rustix::io::fcntl_setfd(end, rustix::io::FdFlags::CLOEXEC)?;
+        rustix::io::ioctl_fionbio(end, true)?;
+    }
+    NEWS.store(write.into_raw_fd(), Ordering::Relaxed);
+    // SAFETY: the handler only writes one byte.
+    unsafe { libc::signal(libc::SIGCHLD, tell as *const () as libc::sighandler_t) };
+    let _kept = read.as_raw_fd();
+    Ok(read)
+}
+
+/// Closes every descriptor from `first` on.
+#[cfg(target_os = "linux")]
+pub(super) fn close_from(first: u32) -> io::Result<()> {
+    // SAFETY: the caller owns no descriptor in that range that is used afterwards.
+    match unsafe { libc::syscall(libc::SYS_close_range, first, u32::MAX, 0) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// Marks every descriptor from `first` on as closed by the next execution.
+#[cfg(target_os = "linux")]
+pub(super) fn close_from_on_exec(first: u32) -> io::Result<()> {
+    // SAFETY: only flags of descriptors change.
+    match unsafe { libc::syscall(libc::SYS_close_range, first, u32::MAX, libc::CLOSE_RANGE_CLOEXEC) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// Lowers limits of this process; what is already lower stays.
+pub(super) fn set_limits(limits: &[(u32, u64)]) -> io::Result<()> {
+    for (resource, limit) in limits {
+        // SAFETY: the structure is ours and initialised; unknown resources are refused by the kernel.
+        let done = unsafe {
+            let mut now: libc::rlimit = std::mem::zeroed();
+            if libc::getrlimit(*resource as _, &raw mut now) != 0 {
+                return Err(io::Error::last_os_error());
+            }
+            let limit = (*limit).min(now.rlim_max);
+            let lowered = libc::rlimit { rlim_cur: limit, rlim_max: limit };
+            libc::setrlimit(*resource as _, &raw const lowered)
+        };
+        if done != 0 {
+            return Err(io::Error::last_os_error());
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,155 @@
+//! Commands in fences, from outside: how they start, what they get, how they end, and that nothing is left.
+//!
+//! Hostile ones are in `tests/probes.rs`.
+
+#[path = "fence/support.rs"]
+mod support;
+
+use std::time::Duration;
+
+use minke_exec::fence::{Exit, FenceError};
+use minke_policy::Tier;
+use support::{Yard, alive, eventually, tiers};
+
+#[tokio::test]
+async fn a_command_ends_with_its_code_or_its_signal() {
+    for tier in tiers() {
+        let yard = Yard::new();
+        let ran = yard.run(tier, "echo out; echo err >&2; exit 7").await;
+        assert_eq!(
+            (ran.exit, ran.out.as_str(), ran.err.as_str()),
+            (Exit::Code(7), "out\n", "err\n"),
+            "{tier}"
+        );
+        assert_eq!(yard.run(tier, "kill -TERM $$").await.exit, Exit::Signal(15), "{tier}");
+    }
+}
+
+#[tokio::test]
+async fn a_program_that_is_not_there_is_said_to_be_missing() {
+    for tier in tiers() {
+        let yard = Yard::new();
+        let error = yard.start_argv(tier, &["no-such-program"]).map(drop).unwrap_err();
+        assert!(
+            matches!(&error, FenceError::Command { why } if why.contains("no-such-program")),
+            "{tier}: {error}"
+        );
+        let error = yard.start_argv(tier, &[]).map(drop).unwrap_err();
+        assert!(matches!(&error, FenceError::Command { .. }), "{tier}: {error}");
+        let error = yard.start_argv(tier, &["a\0b"]).map(drop).unwrap_err();
+        assert!(matches!(&error, FenceError::Command { .. }), "{tier}: {error}");
+    }
+}
+
+#[tokio::test]
+async fn the_environment_is_what_passes_and_what_is_set() {
+    for tier in tiers() {
+        let mut yard = Yard::new();
+        yard.spec.env.set.insert("GREETING".to_owned(), "hello".to_owned());
+        let ran = yard.run(tier, "env").await;
+        let names: Vec<&str> = ran.out.lines().filter_map(|line| line.split('=').next()).collect();
+        assert!(
+            names.contains(&"GREETING") && names.contains(&"PATH") && names.contains(&"TMPDIR"),
+            "{names:?}"
+        );
+        // Cargo sets these for every test; a command of a pod is not to see them.
+        assert!(std::env::var_os("CARGO_MANIFEST_DIR").is_some());
+        assert!(!names.contains(&"CARGO_MANIFEST_DIR"), "{tier}: {names:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_command_has_three_descriptors_and_no_more() {
+    for tier in tiers() {
+        let yard = Yard::new();
+        // `ls` itself holds one more: the directory that it lists.
+        let ran = yard.run(tier, "ls /proc/self/fd | tr '\\n' ' '").await;
+        assert_eq!(ran.out.trim(), "0 1 2 3", "{tier}: {}", ran.err);
+    }
+}
+
+#[tokio::test]
+async fn signals_are_at_their_defaults() {
+    for tier in tiers() {
+        let yard = Yard::new();
+        let ran = yard.run(tier, "cat /proc/self/status").await;
+        let signals = |line: &&str| ["SigBlk", "SigIgn", "SigCgt"].iter().any(|name| line.starts_with(name));
+        for line in ran.out.lines().filter(signals) {
+            assert!(line.trim_end().ends_with("0000000000000000"), "{tier}: {line}");
+        }
+        assert_eq!(ran.out.lines().filter(signals).count(), 3, "{tier}: {}", ran.err);
+    }
+}
+
+#[tokio::test]
+async fn the_lock_is_held_as_long_as_something_lives() {
+    for tier in tiers() {
+        let yard = Yard::new();
+        let mut started = yard.start(tier, "read line").unwrap();
+        assert!(yard.is_locked(), "{tier}");
+        started.kill();
+        assert_eq!(started.wait().await.unwrap(), Exit::Signal(9), "{tier}");
+        assert!(!yard.is_locked(), "{tier}");
+    }
+}
+
+#[tokio::test]
+async fn a_signal_reaches_the_command() {
+    for tier in tiers() {
+        let yard = Yard::new();
+        let mut ran =
+            yard.start(tier, "trap 'exit 3' INT; echo ready; while :; do sleep 0.05; done").unwrap();
+        yard.await_output("ready");
+        ran.signal(2).unwrap();
+        assert_eq!(ran.wait().await.unwrap(), Exit::Code(3), "{tier}");
+    }
+}
+
+/// A shell line that leaves a grandchild, a daemon in a session of its own, and a stopped process, all of which carry
+/// the mark.
+const LITTER: &str = r#"
+    (sleep 1000.MARK &) ; setsid sh -c 'sleep 1000.MARK & wait' & (trap '' TERM HUP INT; sleep 1000.MARK) &
+    sh -c 'kill -STOP $$; : 1000.MARK' & echo ready
+"#;
+
+#[tokio::test]
+async fn daemons_and_stopped_processes_die_with_the_command() {
+    for tier in tiers() {
+        for how in ["exit", "kill", "drop"] {
+            let yard = Yard::new();
+            let tail = if how == "exit" { "sleep 0.1; exit 0" } else { "read line" };
+            let line = format!("{LITTER}\n{tail}").replace("MARK", &yard.mark);
+            let mut started = yard.start(tier, &line).unwrap();
+            yard.await_output("ready");
+            if how != "exit" {
+                assert!(
+                    eventually(Duration::from_secs(5), || alive(&yard.mark) >= 4),
+                    "{tier}: litter did not start"
+                );
+            }
+            match how {
+                "exit" => assert_eq!(started.wait().await.unwrap(), Exit::Code(0), "{tier}"),
+                "kill" => {
+                    started.kill();
+                    started.kill();
+                    assert_eq!(started.wait().await.unwrap(), Exit::Signal(9), "{tier}");
+                }
+                _ => drop(started),
+            }
+            let gone = eventually(Duration::from_secs(2), || alive(&yard.mark) == 0);
+            assert!(gone, "{tier}: {} processes outlive {how}", alive(&yard.mark));
+            assert!(eventually(Duration::from_secs(2), || !yard.is_locked()), "{tier}: {how}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn waiting_can_be_given_up_and_taken_up_again() {
+    let yard = Yard::new();
+    let mut started = yard.start(Tier::Off, "read line; exit 4").unwrap();
+    let waited = tokio::time::timeout(Duration::from_millis(30), started.wait()).await;
+    assert!(waited.is_err());
+    yard.write_input("go\n");
+    assert_eq!(started.wait().await.unwrap(), Exit::Code(4));
+    assert_eq!(started.wait().await.unwrap(), Exit::Code(4));
+}
