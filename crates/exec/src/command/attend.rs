@@ -1,0 +1,133 @@
+//! One command from its start to its end: launched inside a fence, heard, and over when its shell is.
+//!
+//! The command is over when the shell exits; whatever it left behind is killed with the tree. Both halves can be given
+//! up at any moment by dropping them: `Started` kills its tree then, and the `Ear` stops listening.
+
+use std::ffi::OsString;
+use std::future::Future;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use minke_tool::CommandEnd;
+
+use super::commands::CommandsConfig;
+use super::ends::{Ends, TERM};
+use super::listen::{Ear, Shared};
+use super::order::{CommandError, RunOrder};
+use crate::fence::{Exit, Fence, Limits, Start, Started};
+
+/// How long the end of a killed command is waited for. The kernel may hold a process longer (in a device that does not
+/// answer); then the command counts as killed, which it will be.
+const KILL_WAIT: Duration = Duration::from_secs(2);
+const SIGKILL: i32 = 9;
+
+/// A command that has been started.
+pub(super) struct Launched {
+    pub(super) started: Started,
+    pub(super) output: OwnedFd,
+    pub(super) input: Option<OwnedFd>,
+}
+
+/// Makes the fence and starts the command in it. Blocks for some milliseconds.
+pub(super) fn launch(
+    config: &CommandsConfig,
+    order: &RunOrder,
+    with_input: bool,
+) -> Result<Launched, CommandError> {
+    let mut spec = (config.spec)();
+    let ends = if order.tty { Ends::terminal(with_input) } else { Ends::pipes(with_input) };
+    let ends =
+        ends.map_err(|source| CommandError::Io { what: "make the ends of a command's streams", source })?;
+    if order.tty {
+        spec.env.set.insert("TERM".to_owned(), TERM.to_owned());
+    }
+    let fence = Fence::compile(config.tier, &spec)?.with_helper(config.helper.clone());
+    let started = fence.start(Start {
+        // `--`: a line that begins with `-` is a line and no option.
+        argv: vec![shell().into(), "-c".into(), "--".into(), OsString::from(&order.command)],
+        cwd: order.cwd.clone(),
+        stdin: ends.stdin,
+        stdout: ends.stdout,
+        stderr: ends.stderr,
+        tty: order.tty,
+        limits: Limits::default(),
+    })?;
+    Ok(Launched { started, output: ends.output, input: ends.input })
+}
+
+/// `bash`, wherever this machine has it; else the `sh` that every machine has.
+fn shell() -> &'static Path {
+    static SHELL: OnceLock<PathBuf> = OnceLock::new();
+    SHELL.get_or_init(|| {
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        let places = ["/bin", "/usr/bin"].into_iter().map(PathBuf::from);
+        let searched = std::env::split_paths(&path).filter(|place| place.is_absolute());
+        let mut found = places.chain(searched).map(|place| place.join("bash"));
+        found.find(|bash| bash.is_file()).unwrap_or_else(|| PathBuf::from("/bin/sh"))
+    })
+}
+
+/// How a command ended.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct End {
+    pub(super) exit: Exit,
+    pub(super) timed_out: bool,
+    pub(super) killed: bool,
+}
+
+impl End {
+    /// The end of one that was killed, as far as we know.
+    pub(super) const KILLED: End = End { exit: Exit::Signal(SIGKILL), timed_out: false, killed: true };
+
+    /// As news say it.
+    pub(super) fn told(&self) -> (CommandEnd, Option<i32>) {
+        let code = match self.exit {
+            Exit::Code(code) => Some(code),
+            Exit::Signal(_) => None,
+        };
+        let end = if self.timed_out {
+            CommandEnd::TimedOut
+        } else if self.killed {
+            CommandEnd::Cancelled
+        } else if self.exit == Exit::Code(0) {
+            CommandEnd::Completed
+        } else {
+            CommandEnd::Failed
+        };
+        (end, code)
+    }
+}
+
+/// Hears a command until its shell exits, its time is over, or `stop` comes; then nothing of it is left.
+pub(super) async fn attend(
+    mut started: Started,
+    output: OwnedFd,
+    heard: &Shared,
+    timeout: Option<Duration>,
+    stop: impl Future<Output = ()>,
+) -> Result<End, CommandError> {
+    let ear = Ear::open(output, heard)?;
+    let mut end = End { killed: false, ..End::KILLED };
+    let time = async {
+        match timeout {
+            Some(timeout) => tokio::time::sleep(timeout).await,
+            None => std::future::pending().await,
+        }
+    };
+    let lost = |source| CommandError::Io { what: "learn how the command ended", source };
+    tokio::select! {
+        exit = started.wait() => end.exit = exit.map_err(lost)?,
+        () = time => end.timed_out = true,
+        () = stop => end.killed = true,
+    }
+    started.kill();
+    if (end.timed_out || end.killed)
+        && let Ok(exit) = tokio::time::timeout(KILL_WAIT, started.wait()).await
+    {
+        end.exit = exit.map_err(lost)?;
+    }
+    ear.drain().await?;
+    Ok(end)
+}
