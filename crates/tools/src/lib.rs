@@ -6,11 +6,16 @@
 mod arguments;
 mod beneath;
 mod note;
+mod own;
 mod read;
+mod search;
 
 use std::sync::Arc;
 
 use minke_tool::Tool;
+
+pub use own::own_tools;
+pub use search::search_tools;
 
 /// Every built-in tool, sorted by name.
 pub fn builtin() -> Vec<Arc<dyn Tool>> {
