@@ -1,0 +1,40 @@
+//! The attacks, by what they are after. One list each; a new probe is one entry in one of them.
+
+mod controls;
+mod files;
+mod kernel;
+mod limits;
+mod masked;
+mod mounts;
+mod names;
+mod open;
+mod paths;
+mod processes;
+mod programs;
+mod scope;
+mod sockets;
+
+pub(crate) use limits::{FILE_BYTES, OPEN_FILES, PROCESSES};
+pub(crate) use processes::SIGNALS;
+
+use crate::probe::Probe;
+
+/// Every probe, what must work first, while nothing has been harmed yet.
+pub(crate) fn all() -> Vec<Probe> {
+    [
+        controls::PROBES,
+        files::PROBES,
+        paths::PROBES,
+        programs::PROBES,
+        scope::PROBES,
+        masked::PROBES,
+        names::PROBES,
+        processes::PROBES,
+        sockets::PROBES,
+        mounts::PROBES,
+        kernel::PROBES,
+        limits::PROBES,
+        open::PROBES,
+    ]
+    .concat()
+}

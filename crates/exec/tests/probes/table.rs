@@ -1,0 +1,236 @@
+//! The table: what each probe may show in each column, what it showed, and the tests that compare the two.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+
+use minke_policy::Tier;
+
+use crate::attacks;
+use crate::part::{Bench, Column, Running, Who, workspace};
+use crate::probe::{Bare, Kind, Probe, Rest, Seen, Stage, Wall};
+
+/// How many attacks must have been seen to succeed without a fence and to fail within.
+const PROVEN: usize = 70;
+/// Columns that run at the same time.
+const AT_ONCE: usize = 3;
+
+type Results = BTreeMap<String, Seen>;
+
+pub(crate) fn every_probe_is_held() {
+    let bench = Bench::new().expect("a directory for the probes");
+    let columns = columns(&bench);
+    let results = run(&bench, &columns, None);
+    let probes = attacks::all();
+    eprintln!("{}", print(&probes, &columns, &results));
+    let mut wrong = Vec::new();
+    for (column, seen) in columns.iter().zip(&results) {
+        let bare = columns.iter().position(|c| c.tier == Tier::Off && c.who == column.who);
+        for probe in &probes {
+            let without = bare.and_then(|at| results[at].get(probe.name));
+            if let Err(why) = judge(probe, *column, seen.get(probe.name), without) {
+                wrong.push(format!("{}, {}: {why}", probe.name, column.title()));
+            }
+        }
+        if let Some(change) = seen.get("unaccounted-change") {
+            wrong.push(format!("{}: {change}", column.title()));
+        }
+    }
+    let proven = proven(&probes, &columns, &results);
+    eprintln!("{proven} attacks succeed without a fence; {} things must work", controls(&probes));
+    assert!(wrong.is_empty(), "{} cells are not as they must be:\n{}", wrong.len(), wrong.join("\n"));
+    let enough = proven >= PROVEN || bench.people().len() < 2;
+    assert!(enough, "only {proven} attacks were shown to work without a fence; {PROVEN} are promised");
+}
+
+/// For each wall: a tier and a user for whom a probe that names it gets through when it is left out.
+pub(crate) fn removing_any_one_wall_lets_a_probe_through() {
+    let bench = Bench::new().expect("a directory for the probes");
+    let mut lacking = Vec::new();
+    for (wall, _) in Wall::REMOVABLE {
+        let mut through = None;
+        for column in fenced(&bench) {
+            let results = run(&bench, &[column], Some(wall)).remove(0);
+            let names: Vec<&String> = results
+                .iter()
+                .filter(|(_, seen)| matches!(seen, Seen::Done(_)))
+                .map(|(name, _)| name)
+                .collect();
+            // What is open in this column with all walls standing says nothing about the wall.
+            let names: Vec<&String> =
+                names.into_iter().filter(|name| column.tier == Tier::A || !left_by_b(name)).collect();
+            if !names.is_empty() {
+                through = Some((column, names.into_iter().cloned().collect::<Vec<_>>()));
+                break;
+            }
+        }
+        match through {
+            Some((column, names)) => {
+                eprintln!("{:<18} left out of {:<7} {}", wall.as_str(), column.title(), names.join(", "));
+            }
+            None => lacking.push(wall.as_str()),
+        }
+    }
+    let user_only = bench.people().len() < 2;
+    // Capabilities are root's: without root there is none to show that they are dropped.
+    lacking.retain(|wall| !(user_only && *wall == Wall::Capabilities.as_str()));
+    assert!(lacking.is_empty(), "no probe shows that these walls stand: {lacking:?}");
+}
+
+/// `docs/fences.md` lists what tier B leaves open, with the probes that show it.
+pub(crate) fn the_page_says_what_tier_b_leaves_open() {
+    let page = std::fs::read_to_string(workspace().join("docs/fences.md")).expect("docs/fences.md");
+    let mut said: BTreeSet<(&str, &str)> = BTreeSet::new();
+    let mut group = None;
+    for line in page.lines() {
+        if let Some(row) = line.strip_prefix("| ") {
+            let mut cells = row.split(" | ");
+            group = cells.next().and_then(|name| Rest::ALL.into_iter().find(|rest| rest.as_str() == name));
+            if let Some(rest) = group {
+                let names = cells.flat_map(|cell| cell.split('`').skip(1).step_by(2));
+                said.extend(names.filter(|name| is_probe(name)).map(|name| (rest.as_str(), name)));
+            }
+        }
+    }
+    let probes = attacks::all();
+    let left = probes.iter().filter_map(|probe| probe.rest.map(|rest| (rest.as_str(), probe.name)));
+    assert_eq!(said, left.collect(), "left: the page, right: the probes; last row read: {group:?}");
+}
+
+fn is_probe(name: &str) -> bool {
+    attacks::all().iter().any(|probe| probe.name == name)
+}
+
+fn left_by_b(name: &str) -> bool {
+    attacks::all().iter().any(|probe| probe.name == name && probe.rest.is_some())
+}
+
+fn fenced(bench: &Bench) -> Vec<Column> {
+    let people = bench.people();
+    let all = [Tier::A, Tier::B].into_iter().flat_map(|tier| people.iter().map(move |who| (tier, *who)));
+    all.map(|(tier, who)| Column { tier, who, namespaces: true }).collect()
+}
+
+fn columns(bench: &Bench) -> Vec<Column> {
+    let people = bench.people();
+    let mut columns = Vec::new();
+    for (tier, namespaces) in [(Tier::Off, true), (Tier::A, true), (Tier::B, true), (Tier::B, false)] {
+        columns.extend(people.iter().map(|who| Column { tier, who: *who, namespaces }));
+    }
+    columns
+}
+
+/// Runs the columns, a few at a time, in their order.
+fn run(bench: &Bench, columns: &[Column], without: Option<Wall>) -> Vec<Results> {
+    let mut results = Vec::new();
+    for some in columns.chunks(AT_ONCE) {
+        let running: Vec<Running> = some
+            .iter()
+            .map(|column| bench.start(*column, without).expect("a process for a column"))
+            .collect();
+        for part in running {
+            let lines = part.finish().unwrap_or_else(|why| panic!("a column did not finish: {why}"));
+            results.push(lines.into_iter().collect());
+        }
+    }
+    results
+}
+
+/// Whether a cell is as it must be; `bare` is what the same user could do without a fence.
+fn judge(probe: &Probe, column: Column, seen: Option<&Seen>, bare: Option<&Seen>) -> Result<(), String> {
+    let seen = seen.ok_or("was not tried")?;
+    if let Seen::Unclear(why) = seen {
+        return Err(format!("shows nothing: {why}"));
+    }
+    let refused = column.tier == Tier::B && probe.stage.refused_in_b();
+    if refused != matches!(seen, Seen::Refused(_)) {
+        return Err(format!("the fence is{} to be refused, but: {seen}", if refused { "" } else { " not" }));
+    }
+    if refused {
+        return Ok(());
+    }
+    let done = matches!(seen, Seen::Done(_));
+    match (probe.kind, column.tier) {
+        (Kind::Control, Tier::Off) if probe.stage == Stage::Proxy => Ok(()),
+        (Kind::Control, _) if done || matches!(seen, Seen::Absent(_)) => Ok(()),
+        (Kind::Control, _) => Err(format!("must work: {seen}")),
+        (Kind::Open, _) if done || matches!(seen, Seen::Absent(_)) => Ok(()),
+        (Kind::Open, _) => Err(format!("documented as open in every tier, but: {seen}")),
+        (Kind::Attack, Tier::Off) => judge_bare(probe, column.who, seen),
+        (Kind::Attack, Tier::B) if probe.rest.is_some() => {
+            let could = matches!(bare, Some(Seen::Done(_)));
+            if done == could { Ok(()) } else { Err(format!("documented as left open, but: {seen}")) }
+        }
+        (Kind::Attack, _) if done => Err(format!("got through: {seen}")),
+        (Kind::Attack, _) => Ok(()),
+    }
+}
+
+fn judge_bare(probe: &Probe, who: Who, seen: &Seen) -> Result<(), String> {
+    let must = match probe.bare {
+        Bare::Succeeds => true,
+        Bare::AsRoot => who == Who::Root,
+        Bare::AsUser => who == Who::User,
+        Bare::IfOffered | Bare::Never(_) => false,
+    };
+    if must && !matches!(seen, Seen::Done(_) | Seen::Absent(_)) {
+        return Err(format!("must succeed without a fence, or it proves nothing: {seen}"));
+    }
+    Ok(())
+}
+
+fn controls(probes: &[Probe]) -> usize {
+    probes.iter().filter(|probe| probe.kind == Kind::Control).count()
+}
+
+/// Attacks that somebody carried out without a fence.
+fn proven(probes: &[Probe], columns: &[Column], results: &[Results]) -> usize {
+    let bare = || columns.iter().zip(results).filter(|(column, _)| column.tier == Tier::Off);
+    let attack = |probe: &&Probe| probe.kind == Kind::Attack;
+    let works = |probe: &&Probe| bare().any(|(_, seen)| matches!(seen.get(probe.name), Some(Seen::Done(_))));
+    probes.iter().filter(attack).filter(works).count()
+}
+
+fn print(probes: &[Probe], columns: &[Column], results: &[Results]) -> String {
+    let mut text = String::new();
+    let head = |text: &mut String, name: &str, call: &str, wall: &str| {
+        let _ = write!(text, "{name:<24} {call:<34} {wall:<18}");
+    };
+    for (kind, title) in [(Kind::Attack, "probe"), (Kind::Open, "not hidden"), (Kind::Control, "must work")] {
+        head(&mut text, title, "system call", if kind == Kind::Attack { "wall" } else { "" });
+        for column in columns {
+            let _ = write!(text, " {:<13}", column.title());
+        }
+        text.push('\n');
+        for probe in probes.iter().filter(|probe| probe.kind == kind) {
+            let wall = if kind == Kind::Attack { probe.wall.as_str() } else { "" };
+            head(&mut text, probe.name, &short(probe.call, 34), wall);
+            for seen in results {
+                let _ = write!(text, " {:<13}", cell(probe, seen.get(probe.name)));
+            }
+            text.push('\n');
+        }
+    }
+    text
+}
+
+fn cell(probe: &Probe, seen: Option<&Seen>) -> String {
+    let text = match (seen, probe.kind) {
+        (Some(Seen::Done(_)), Kind::Attack) => "SUCCEEDS".to_owned(),
+        (Some(Seen::Done(_)), Kind::Control) => "works".to_owned(),
+        (Some(Seen::Done(_)), Kind::Open) => "open".to_owned(),
+        (Some(Seen::Held(why)), Kind::Attack | Kind::Open) => why.clone(),
+        (Some(Seen::Held(_)), Kind::Control) => "BROKEN".to_owned(),
+        (Some(Seen::Absent(_)), _) => "–".to_owned(),
+        (Some(Seen::Refused(_)), _) => "refused".to_owned(),
+        (Some(Seen::Unclear(_)), _) => "UNCLEAR".to_owned(),
+        (None, _) => "MISSING".to_owned(),
+    };
+    short(&text, 13)
+}
+
+fn short(text: &str, width: usize) -> String {
+    if text.chars().count() <= width {
+        return text.to_owned();
+    }
+    text.chars().take(width - 1).chain(['…']).collect()
+}

@@ -1,0 +1,434 @@
+//! The world outside: files, processes and sockets that a command must not reach, and what shows from there that it did.
+//!
+//! Here: building it, the fences' scope in it, looking at it again afterwards. Elsewhere: bystanders that are processes
+//! (`bystander`), the attacks (`attacks`).
+//! A probe that says it was held is believed only if nothing outside has changed (`Evidence`).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::io::{self, Read, Write};
+use std::net::{TcpListener, UdpSocket};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::net::{SocketAddr, UnixDatagram, UnixListener};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use minke_exec::fence::{EnvRules, FenceSpec, Network, PodDirs};
+use minke_record::{Permission, Scope, ScopeRule};
+use tempfile::TempDir;
+
+use crate::bystander::Bystander;
+use crate::inside::CANARY;
+use crate::ipc::Ipc;
+use crate::probe::{Probe, Stage};
+use crate::sys::{c, sys};
+
+/// How long after the end of a fence a daemon of it may still hold its lock.
+const GONE_WITHIN: Duration = Duration::from_secs(2);
+
+pub(crate) struct World {
+    pub(crate) base: PathBuf,
+    /// Where the program of the probes is, which everybody may read.
+    bin: PathBuf,
+    facts: BTreeMap<String, String>,
+    victim: Bystander,
+    udp: UdpSocket,
+    datagrams: UnixDatagram,
+    terminal: OwnedFd,
+    /// Held open so that there is something to reach; nobody ever accepts.
+    _listeners: (Vec<TcpListener>, Vec<UnixListener>),
+    _leaked: Vec<OwnedFd>,
+    _ipc: Ipc,
+    _host_tmp: TempDir,
+    shm_file: PathBuf,
+    /// Paths that nobody may change, as they were.
+    before: BTreeMap<PathBuf, Stamp>,
+}
+
+/// Changes with every change of a file or of its attributes.
+type Stamp = (i64, i64, u32);
+
+impl World {
+    pub(crate) fn build(base: &Path, bin: &Path, probes: &[Probe]) -> io::Result<World> {
+        fs::create_dir_all(base)?;
+        lay_out(base, probes)?;
+        let host_tmp = tempfile::Builder::new().prefix("minke-probe-").tempdir_in("/tmp")?;
+        fs::write(host_tmp.path().join("secret"), CANARY)?;
+        let victim = Bystander::start(&bin.join("probes"), &base.join("outside/victim-file"))?;
+        let leaked = leak(base)?;
+        let ipc = Ipc::make()?;
+        let udp = UdpSocket::bind("127.0.0.1:0")?;
+        udp.set_nonblocking(true)?;
+        let tcp = TcpListener::bind("127.0.0.1:0")?;
+        let tcp6 = TcpListener::bind("[::1]:0");
+        let datagrams = UnixDatagram::bind(base.join("work/host-dgram.sock"))?;
+        datagrams.set_nonblocking(true)?;
+        let (terminal, pts) = terminal()?;
+        let abstract_name = format!("minke-probe-{}", base.display());
+        let shm_file = PathBuf::from(format!("/dev/shm/minke-probe-{}", std::process::id()));
+        fs::write(&shm_file, CANARY)?;
+
+        let mut facts = BTreeMap::new();
+        let mut fact = |name: &str, value: String| facts.insert(name.to_owned(), value);
+        fact("pod", std::process::id().to_string());
+        fact("victim", victim.pid().to_string());
+        fact("victim_group", victim.pid().to_string());
+        fact("victim_address", victim.address().to_string());
+        fact("victim_fd", victim.descriptor().to_string());
+        for (name, fd) in ["leaked_dir", "leaked_file", "leaked_writer"].into_iter().zip(&leaked) {
+            fact(name, fd.as_raw_fd().to_string());
+        }
+        for (name, value) in ipc.facts() {
+            fact(name, value);
+        }
+        fact("tcp_port", tcp.local_addr()?.port().to_string());
+        if let Ok(listener) = &tcp6 {
+            fact("tcp6_port", listener.local_addr()?.port().to_string());
+        }
+        fact("udp_port", udp.local_addr()?.port().to_string());
+        fact("abstract", abstract_name.clone());
+        fact("host_pts", pts.display().to_string());
+        fact("host_tmp_file", host_tmp.path().join("secret").display().to_string());
+        fact("host_name", fs::read_to_string("/proc/sys/kernel/hostname")?.trim().to_owned());
+        fact("shm_file", shm_file.display().to_string());
+        let suid = bin.join("suid/probes");
+        if suid.exists() {
+            fact("suid", suid.display().to_string());
+        }
+
+        let mut unix = vec![UnixListener::bind_addr(&SocketAddr::from_abstract_name(&abstract_name)?)?];
+        let sockets = [
+            "outside/unix-path-outside/socket",
+            "runtime/pods/probe/pod.sock",
+            "runtime/pods/other/pod.sock",
+            "work/host.sock",
+        ];
+        for path in sockets {
+            unix.push(UnixListener::bind(base.join(path))?);
+        }
+        answer_as_proxy(&base.join("runtime/pods/probe/proxy.sock"))?;
+        let tcp = [Ok(tcp), tcp6].into_iter().flatten().collect();
+        let before = BTreeMap::new();
+        let mut world = World {
+            base: base.to_owned(),
+            bin: bin.to_owned(),
+            facts,
+            victim,
+            udp,
+            datagrams,
+            terminal,
+            _listeners: (tcp, unix),
+            _leaked: leaked,
+            _ipc: ipc,
+            _host_tmp: host_tmp,
+            shm_file,
+            before,
+        };
+        world.before = world.stamps()?;
+        Ok(world)
+    }
+
+    pub(crate) fn program(&self) -> PathBuf {
+        self.bin.join("probes")
+    }
+
+    /// The arguments by which the attacker is told everything.
+    pub(crate) fn told(&self) -> Vec<String> {
+        let facts = self.facts.iter().map(|(name, value)| format!("{name}={value}"));
+        [self.base.display().to_string()].into_iter().chain(facts).collect()
+    }
+
+    /// The fence of a stage.
+    pub(crate) fn spec(&self, stage: Stage) -> FenceSpec {
+        let rule = |target: &str, permission, recursive| ScopeRule {
+            target: self.base.join(target).display().to_string(),
+            permission,
+            recursive,
+        };
+        let bin = ScopeRule {
+            target: self.bin.display().to_string(),
+            permission: Permission::Read,
+            recursive: true,
+        };
+        let allow = vec![
+            rule("work", Permission::Write, true),
+            rule("flat", Permission::Write, false),
+            rule("reads", Permission::Read, true),
+            rule("home", Permission::Read, true),
+            bin,
+        ];
+        let deny = vec![
+            rule("work/box/denied", Permission::Write, true),
+            rule("work/far/denied", Permission::Write, true),
+            rule("work/pinned/deep/denied", Permission::Write, true),
+            rule("work/box/hidden", Permission::Read, true),
+            rule("work/box/hidden.txt", Permission::Read, true),
+        ];
+        let deny = if stage == Stage::Denied { deny } else { Vec::new() };
+        let masked = [
+            "home/.ssh",
+            "home/.aws",
+            "home/.gnupg",
+            "home/.mozilla",
+            "home/.netrc",
+            "home/.config/minke",
+            "home/.local/share/minke",
+            "runtime",
+        ];
+        let pod = self.base.join("runtime/pods/probe");
+        let network = match stage {
+            Stage::Proxy => Network::Proxy { socket: pod.join("proxy.sock") },
+            _ => Network::Off,
+        };
+        let home = self.base.join("home").display().to_string();
+        FenceSpec {
+            scope: Scope { allow, deny },
+            read_only: stage == Stage::ReadOnly,
+            dirs: PodDirs {
+                tmp: pod.join("tmp"),
+                output: pod.join("output"),
+                fences: pod.join("fences"),
+                writable_tmp: stage != Stage::ReadOnly,
+            },
+            masked: masked.iter().map(|path| self.base.join(path)).collect(),
+            lifted: Vec::new(),
+            network,
+            env: EnvRules { pass: Vec::new(), set: BTreeMap::from([("HOME".to_owned(), home)]) },
+        }
+    }
+
+    /// What shows from outside which probes got through, whatever they say themselves.
+    pub(crate) fn evidence(&mut self) -> io::Result<Evidence> {
+        let mut through = BTreeSet::new();
+        let mut changed = BTreeSet::new();
+        let after = self.stamps()?;
+        let outside = self.base.join("outside");
+        for path in self.before.keys().chain(after.keys()) {
+            if self.before.get(path) == after.get(path) {
+                continue;
+            }
+            match path.strip_prefix(&outside).ok().and_then(|below| below.iter().next()) {
+                Some(probe) => through.insert(probe.to_string_lossy().into_owned()),
+                None => changed.insert(path.clone()),
+            };
+        }
+        through.extend(self.victim.signalled()?.into_iter().map(str::to_owned));
+        if self.victim.memory()? != CANARY {
+            through.insert("vm-write".to_owned());
+        }
+        let mut buffer = [0; 64];
+        while let Ok(count) = self.udp.recv(&mut buffer) {
+            through.insert(String::from_utf8_lossy(&buffer[..count]).into_owned());
+        }
+        while let Ok(count) = self.datagrams.recv(&mut buffer) {
+            through.insert(String::from_utf8_lossy(&buffer[..count]).into_owned());
+        }
+        if matches!(rustix::io::read(self.terminal.as_fd(), &mut buffer), Ok(1..)) {
+            through.insert("terminal-outside".to_owned());
+        }
+        for (probe, lock) in [("daemon-outlives", "daemon.lock"), ("stopped-outlives", "stopped.lock")] {
+            if !free_soon(&self.base.join("work").join(lock)) {
+                through.insert(probe.to_owned());
+            }
+        }
+        Ok(Evidence { through, changed })
+    }
+
+    /// Everything that no command may change in any tier but for the documented rest.
+    fn stamps(&self) -> io::Result<BTreeMap<PathBuf, Stamp>> {
+        let mut stamps = BTreeMap::new();
+        for tree in
+            ["outside", "reads", "flat/sub", "home", "runtime/pods/other", "runtime/pods/probe/output"]
+        {
+            stamp(&self.base.join(tree), &mut stamps)?;
+        }
+        let names = [
+            ".git/config",
+            ".git/hooks",
+            ".minke",
+            ".mcp.json",
+            ".claude",
+            ".agents",
+            ".bashrc",
+            ".zshrc",
+            ".profile",
+        ];
+        for name in names.map(|name| self.base.join("work").join(name)) {
+            if name.symlink_metadata().is_ok() {
+                stamp(&name, &mut stamps)?;
+            }
+        }
+        Ok(stamps)
+    }
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.shm_file);
+    }
+}
+
+/// What was seen from outside.
+pub(crate) struct Evidence {
+    /// Probes that left a trace which is theirs alone.
+    pub(crate) through: BTreeSet<String>,
+    /// Paths that changed and might have been anybody's.
+    pub(crate) changed: BTreeSet<PathBuf>,
+}
+
+fn stamp(path: &Path, into: &mut BTreeMap<PathBuf, Stamp>) -> io::Result<()> {
+    let meta = path.symlink_metadata()?;
+    into.insert(path.to_owned(), (meta.ctime(), meta.ctime_nsec(), meta.mode()));
+    if meta.is_dir() {
+        for entry in fs::read_dir(path)? {
+            stamp(&entry?.path(), into)?;
+        }
+    }
+    Ok(())
+}
+
+fn put(path: &Path, text: &str) -> io::Result<()> {
+    if let Some(parent) = path.parent() {
+        fs::create_dir_all(parent)?;
+    }
+    fs::write(path, text)
+}
+
+/// The files of the world.
+fn lay_out(base: &Path, probes: &[Probe]) -> io::Result<()> {
+    for probe in probes {
+        let dir = base.join("outside").join(probe.name);
+        fs::create_dir_all(dir.join("dir"))?;
+        put(&dir.join("secret"), CANARY)?;
+        put(&dir.join("victim"), "victim")?;
+        put(&dir.join("tool"), "#!/bin/sh\nexit 0\n")?;
+        fs::set_permissions(dir.join("tool"), fs::Permissions::from_mode(0o755))?;
+        if matches!(probe.name, "loader-runs-outside" | "preloaded-library") {
+            fs::copy("/bin/cat", dir.join("program"))?;
+        }
+    }
+    fs::create_dir_all(base.join("outside/readlink-outside"))?;
+    std::os::unix::fs::symlink(CANARY, base.join("outside/readlink-outside/pointer"))?;
+    let marked = base.join("outside/getxattr-outside/marked");
+    put(&marked, "marked")?;
+    // Where the file system has no such attributes there is nothing to ask for.
+    let _ = sys!(SYS_setxattr, c(&marked), c("user.minke"), CANARY.as_ptr(), CANARY.len(), 0);
+    put(&base.join("outside/hard-link-of-old/old"), CANARY)?;
+    fs::create_dir_all(base.join("work"))?;
+    fs::hard_link(base.join("outside/hard-link-of-old/old"), base.join("work/old-link"))?;
+    for name in ["inherited-dir", "inherited-file", "inherited-writer", "unix-path-outside"] {
+        put(&base.join("outside").join(name).join("secret"), CANARY)?;
+    }
+    let secrets = [
+        "outside/victim-file",
+        "flat/sub/inner",
+        "home/.ssh/id_ed25519",
+        "home/.aws/credentials",
+        "home/.gnupg/private-keys-v1.d/key",
+        "home/.mozilla/firefox/p/logins.json",
+        "home/.netrc",
+        "home/.config/minke/config.toml",
+        "home/.config/minke/secrets/anthropic",
+        "home/.local/share/minke/sessions/s/log",
+        "runtime/scope.json",
+        "runtime/pods/other/tmp/file",
+        "runtime/pods/other/output/1.txt",
+        "runtime/pods/probe/lease",
+        "work/box/hidden/file",
+        "work/box/hidden.txt",
+    ];
+    for path in secrets {
+        put(&base.join(path), CANARY)?;
+    }
+    let plain = [
+        "home/notes",
+        "reads/file",
+        "runtime/pods/probe/output/1.txt",
+        "work/file",
+        "work/gone",
+        "work/.agents/skill.md",
+        "work/box/denied/file",
+        "work/box/denied/gone",
+        "work/box/denied/mode",
+        "work/far/denied/file",
+        "work/pinned/deep/denied/file",
+    ];
+    for path in plain {
+        put(&base.join(path), "plain\n")?;
+    }
+    fs::create_dir_all(base.join("runtime/pods/probe/tmp"))?;
+    put(&base.join("runtime/pods/probe/fences"), "")?;
+    for repository in ["work", "work/vendor/lib"] {
+        repository_at(&base.join(repository))?;
+    }
+    Ok(())
+}
+
+fn repository_at(path: &Path) -> io::Result<()> {
+    fs::create_dir_all(path)?;
+    let done =
+        Command::new("git").args(["init", "-q", "--template="]).arg(path).env("HOME", path).output()?;
+    if !done.status.success() {
+        return Err(io::Error::other(String::from_utf8_lossy(&done.stderr).into_owned()));
+    }
+    fs::create_dir_all(path.join(".git/hooks"))
+}
+
+/// Descriptors that survive an exec: a directory, a secret, a file to be written.
+fn leak(base: &Path) -> io::Result<Vec<OwnedFd>> {
+    let files = [
+        fs::File::open(base.join("outside/inherited-dir"))?,
+        fs::File::open(base.join("outside/inherited-file/secret"))?,
+        fs::File::options().append(true).open(base.join("outside/inherited-writer/secret"))?,
+    ];
+    for file in &files {
+        rustix::io::fcntl_setfd(file, rustix::io::FdFlags::empty())?;
+    }
+    Ok(files.into_iter().map(OwnedFd::from).collect())
+}
+
+/// A terminal: the master's end and the path of the other.
+pub(crate) fn terminal() -> io::Result<(OwnedFd, PathBuf)> {
+    use rustix::pty::OpenptFlags;
+    let master = rustix::pty::openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC)?;
+    rustix::pty::grantpt(&master)?;
+    rustix::pty::unlockpt(&master)?;
+    rustix::io::ioctl_fionbio(&master, true)?;
+    let path = rustix::pty::ptsname(&master, Vec::new())?;
+    let path = PathBuf::from(path.into_string().map_err(io::Error::other)?);
+    Ok((master, path))
+}
+
+/// Stands for the pod's proxy: answers each connection once. Ends with the process.
+fn answer_as_proxy(socket: &Path) -> io::Result<()> {
+    let listener = UnixListener::bind(socket)?;
+    thread::spawn(move || {
+        for stream in listener.incoming() {
+            let Ok(mut stream) = stream else { return };
+            let mut ping = [0; 4];
+            if stream.read_exact(&mut ping).is_ok() {
+                let _ = stream.write_all(b"pong");
+            }
+        }
+    });
+    Ok(())
+}
+
+/// Whether nobody holds the lock, or lets go of it in time.
+fn free_soon(path: &Path) -> bool {
+    let Ok(file) = fs::File::open(path) else { return true };
+    let end = Instant::now() + GONE_WITHIN;
+    loop {
+        if rustix::fs::flock(&file, rustix::fs::FlockOperation::NonBlockingLockExclusive).is_ok() {
+            return true;
+        }
+        if Instant::now() > end {
+            return false;
+        }
+        thread::sleep(Duration::from_millis(2));
+    }
+}
