@@ -2,6 +2,8 @@
 //!
 //! A binary of its own, because it counts what its process has. `MINKE_LONG=1` runs ten thousand commands.
 
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
 #[path = "command/support.rs"]
 #[expect(dead_code, reason = "the other tests of commands use the rest of it")]
 mod support;

@@ -6,12 +6,43 @@ use std::path::{Component, Path, PathBuf};
 use minke_record::limits::SUMMARY_BYTES;
 use minke_tool::{Running, ToolError, ToolOutput};
 use serde::de::DeserializeOwned;
+use serde_json::{Map, Value};
 
-/// Reads the model's JSON text. The reader's words name an unknown, missing or wrong key.
+/// The most of a reader's words about wrong arguments: they quote what is wrong, however long it is.
+const REASON_BYTES: usize = 240;
+
+/// Reads the model's JSON text. The error names an unknown, missing or wrong key.
 pub(crate) fn parse<T: DeserializeOwned>(tool: &str, arguments: &str) -> Result<T, ToolError> {
-    serde_json::from_str(arguments)
-        .map_err(|e| ToolError::Invalid(format!("the arguments of {tool} cannot be used: {e}")))
+    serde_json::from_str(arguments).map_err(|e| {
+        let reason = e.to_string();
+        let shown = reason.get(..reason.floor_char_boundary(REASON_BYTES)).unwrap_or_default();
+        let more = if shown.len() < reason.len() { "…" } else { "" };
+        let key = wrong_key::<T>(arguments).map(|key| format!("`{}`: ", shorten(&key, SHOWN_BYTES)));
+        ToolError::Invalid(format!(
+            "the arguments of {tool} cannot be used: {}{shown}{more}",
+            key.unwrap_or_default()
+        ))
+    })
 }
+
+/// The key that a reader stumbles over, found by leaving out one after the other: without it the complaint is another.
+fn wrong_key<T: DeserializeOwned>(arguments: &str) -> Option<String> {
+    let Ok(Value::Object(object)) = serde_json::from_str(arguments) else { return None };
+    let complaint =
+        |object: Map<String, Value>| serde_json::from_value::<T>(object.into()).err().map(|e| e.to_string());
+    let first = complaint(object.clone())?;
+    object
+        .keys()
+        .take(KEYS_TRIED)
+        .find(|key| {
+            let mut without = object.clone();
+            without.shift_remove(key.as_str());
+            complaint(without).as_ref() != Some(&first)
+        })
+        .cloned()
+}
+/// No tool has more keys than this; a call with thousands of them is not tried thousands of times.
+const KEYS_TRIED: usize = 32;
 
 /// An absolute path from what the model wrote, which may start at the working directory. `..` is refused, not worked
 /// out: behind a symbolic link it means another place than it says.

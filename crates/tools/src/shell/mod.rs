@@ -1,0 +1,155 @@
+//! The shell: commands that a model runs, waits for, looks at, talks to and kills.
+//!
+//! Here: Bash (`bash`), BashOutput (`output`), BashInput (`input`), KillBash (`kill`), and what they share: the words for
+//! how a command ended and for output that was cut. Elsewhere: running, hearing and killing (`exec`).
+//! Without commands (a replay has none) the tools say what they are and prepare; they do not run.
+
+mod bash;
+mod input;
+mod kill;
+mod output;
+
+use std::future::Future;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use minke_exec::command::{CommandError, Commands};
+use minke_exec::fence::Exit;
+use minke_tool::{Running, Tool, ToolError, ToolOutput};
+
+use crate::arguments::show;
+
+/// How much of a command a summary repeats.
+const LINE_CHARS: usize = 80;
+/// Seconds that a call may take beyond what it was asked to wait: for the fence, for killing, for the last words.
+const GRACE: Duration = Duration::from_secs(15);
+
+/// The tools of the shell, sorted by name.
+pub fn shell_tools(commands: Option<Arc<Commands>>) -> Vec<Arc<dyn Tool>> {
+    vec![
+        Arc::new(bash::Bash { commands: commands.clone() }),
+        Arc::new(input::BashInput { commands: commands.clone() }),
+        Arc::new(output::BashOutput { commands: commands.clone() }),
+        Arc::new(kill::KillBash { commands }),
+    ]
+}
+
+/// Runs a call on checked arguments, where there are commands.
+fn with_commands<A, F>(
+    tool: &'static str,
+    commands: Option<&Arc<Commands>>,
+    checked: Result<A, ToolError>,
+    run: impl FnOnce(Arc<Commands>, A) -> F,
+) -> Running
+where
+    F: Future<Output = Result<ToolOutput, ToolError>> + Send + 'static,
+{
+    match (checked, commands) {
+        (Err(error), _) => Box::pin(std::future::ready(Err(error))),
+        (Ok(_), None) => Box::pin(std::future::ready(Err(ToolError::Internal(format!(
+            "{tool} was called where no command can run: this is a defect of Minke"
+        ))))),
+        (Ok(arguments), Some(commands)) => Box::pin(run(Arc::clone(commands), arguments)),
+    }
+}
+
+fn explain(error: CommandError) -> ToolError {
+    let text = error.to_string();
+    match error {
+        CommandError::BadOrder(_) | CommandError::Unknown { .. } => ToolError::Invalid(text),
+        CommandError::Defect(_) | CommandError::Taken { .. } => ToolError::Internal(text),
+        CommandError::Fence(_)
+        | CommandError::Io { .. }
+        | CommandError::TooMany { .. }
+        | CommandError::Ended { .. }
+        | CommandError::Closed { .. }
+        | CommandError::Full { .. } => ToolError::Failed(text),
+    }
+}
+
+/// The id of a background command, as Bash gave it.
+fn checked_id(id: String) -> Result<String, ToolError> {
+    if id.trim().is_empty() {
+        let what = "`id` is empty: give the id that Bash answered when it started the command";
+        return Err(ToolError::Invalid(what.to_owned()));
+    }
+    Ok(id)
+}
+
+/// A number of seconds within bounds.
+fn seconds(key: &str, given: f64, most: Duration) -> Result<Duration, ToolError> {
+    let span = Duration::try_from_secs_f64(given).ok().filter(|span| *span <= most);
+    span.ok_or_else(|| {
+        ToolError::Invalid(format!(
+            "`{key}` is {given}: give seconds, at most {}{}",
+            most.as_secs(),
+            if given >= 1_000.0 { " (not milliseconds)" } else { "" }
+        ))
+    })
+}
+
+/// `$` and the first line of a command.
+fn first_line(command: &str) -> String {
+    let line = command.trim().lines().next().unwrap_or_default().trim_end();
+    let shown: String = line.chars().take(LINE_CHARS).collect();
+    let more = if shown.len() < command.trim().len() { "…" } else { "" };
+    format!("$ {shown}{more}")
+}
+
+fn exit_words(exit: Exit) -> String {
+    match exit {
+        Exit::Code(code) => format!("exit {code}"),
+        Exit::Signal(signal) => match signal_name(signal) {
+            Some(name) => format!("ended by {name}"),
+            None => format!("ended by signal {signal}"),
+        },
+    }
+}
+
+/// The names of signals that end a command often enough for a model to know them.
+fn signal_name(signal: i32) -> Option<&'static str> {
+    let names = [
+        (1, "SIGHUP"),
+        (2, "SIGINT"),
+        (3, "SIGQUIT"),
+        (4, "SIGILL"),
+        (6, "SIGABRT"),
+        (8, "SIGFPE"),
+        (9, "SIGKILL"),
+        (11, "SIGSEGV"),
+        (13, "SIGPIPE"),
+        (14, "SIGALRM"),
+        (15, "SIGTERM"),
+        (24, "SIGXCPU"),
+        (25, "SIGXFSZ"),
+        (31, "SIGSYS"),
+    ];
+    names.into_iter().find(|(number, _)| *number == signal).map(|(_, name)| name)
+}
+
+/// What the file of an output holds, in words for a model.
+fn where_the_rest_is(file: Option<&Path>, unkept: Option<&str>) -> String {
+    let file = file.map(|file| format!("all of it is in {}", show(file)));
+    let unkept = unkept.map(|why| format!("it could not be kept whole: {why}"));
+    match (file, unkept) {
+        (Some(file), None) => file,
+        (Some(file), Some(why)) => format!("{file}, but {why}"),
+        (None, Some(why)) => why,
+        (None, None) => "the rest is not kept".to_owned(),
+    }
+}
+
+fn counted(number: u64, thing: &str) -> String {
+    if number == 1 { format!("1 {thing}") } else { format!("{number} {thing}s") }
+}
+
+/// `1.2 s`, `3 min 20 s`.
+fn spoken(span: Duration) -> String {
+    let seconds = span.as_secs();
+    if seconds >= 60 {
+        format!("{} min {} s", seconds / 60, seconds % 60)
+    } else {
+        format!("{:.1} s", span.as_secs_f64())
+    }
+}

@@ -1,0 +1,370 @@
+//! Bash, BashInput, BashOutput and KillBash, called as a pod calls them.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use minke_exec::command::{Commands, CommandsConfig, Veil};
+use minke_exec::fence::{EnvRules, FenceSpec, Helper, Network, PodDirs};
+use minke_policy::Tier;
+use minke_record::{Action, CallId, Class, Scope};
+use minke_tool::{Call, CommandEnd, CommandNews, News, Place, Tool, ToolError, ToolOutput};
+use minke_tools::shell_tools;
+use serde_json::{Value, json};
+
+struct Clear;
+
+impl Veil for Clear {
+    fn take(&mut self, bytes: &[u8]) -> Vec<u8> {
+        bytes.to_vec()
+    }
+    fn end(&mut self) -> Vec<u8> {
+        Vec::new()
+    }
+}
+
+/// A pod's places and its tools of the shell.
+struct Pod {
+    dir: tempfile::TempDir,
+    commands: Arc<Commands>,
+    tools: Vec<Arc<dyn Tool>>,
+    told: Arc<Mutex<Vec<CommandNews>>>,
+}
+
+impl Pod {
+    fn new() -> Pod {
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path().canonicalize().unwrap();
+        for name in ["work", "tmp", "output"] {
+            std::fs::create_dir(root.join(name)).unwrap();
+        }
+        let spec = FenceSpec {
+            scope: Scope::write(root.join("work").to_str().unwrap()),
+            read_only: false,
+            dirs: PodDirs {
+                tmp: root.join("tmp"),
+                output: root.join("output"),
+                fences: root.join("fences"),
+                writable_tmp: true,
+            },
+            masked: Vec::new(),
+            lifted: Vec::new(),
+            network: Network::Off,
+            env: EnvRules::default(),
+        };
+        let commands = Arc::new(Commands::new(CommandsConfig {
+            tier: Tier::Off,
+            spec: Arc::new(move || spec.clone()),
+            output_dir: root.join("output"),
+            cover: Arc::new(|| Box::new(Clear)),
+            helper: Helper::at(env!("CARGO_BIN_EXE_tools-fence")),
+        }));
+        let tools = shell_tools(Some(Arc::clone(&commands)));
+        Pod { dir, commands, tools, told: Arc::default() }
+    }
+
+    fn place(&self) -> Arc<Place> {
+        let cwd = self.dir.path().canonicalize().unwrap().join("work");
+        Arc::new(Place { cwd, scope: Scope::default() })
+    }
+
+    async fn call(&self, name: &str, arguments: Value) -> Result<ToolOutput, ToolError> {
+        self.call_raw(name, &arguments.to_string()).await
+    }
+
+    async fn call_raw(&self, name: &str, arguments: &str) -> Result<ToolOutput, ToolError> {
+        let told = Arc::clone(&self.told);
+        let news = News::new(move |_, news| told.lock().unwrap().push(news));
+        let call = Call { id: CallId::from("call/../1"), place: self.place(), news };
+        tool(&self.tools, name).run(arguments, &call).await
+    }
+
+    /// Runs a line and answers its result.
+    async fn bash(&self, command: &str) -> ToolOutput {
+        self.call("Bash", json!({ "command": command })).await.unwrap()
+    }
+
+    /// Starts a line in the background and answers its id.
+    async fn start(&self, command: &str, tty: bool) -> String {
+        let started = self.call("Bash", json!({ "command": command, "background": true, "tty": tty })).await;
+        let content = started.unwrap().content.unwrap();
+        content.split('`').nth(1).unwrap().to_owned()
+    }
+}
+
+fn tool<'a>(tools: &'a [Arc<dyn Tool>], name: &str) -> &'a Arc<dyn Tool> {
+    tools.iter().find(|tool| tool.spec().name == name).unwrap()
+}
+
+#[test]
+fn the_tools_are_sorted_closed_and_short() {
+    let tools = shell_tools(None);
+    let specs: Vec<_> = tools.iter().map(|tool| tool.spec()).collect();
+    let names: Vec<&str> = specs.iter().map(|spec| spec.name.as_str()).collect();
+    assert_eq!(names, ["Bash", "BashInput", "BashOutput", "KillBash"]);
+    let classes: Vec<Class> = tools.iter().map(|tool| tool.class()).collect();
+    assert_eq!(classes, [Class::Once, Class::Once, Class::Pure, Class::Once]);
+    for spec in specs {
+        assert!(spec.description.len() <= 600, "{}: {}", spec.name, spec.description.len());
+        assert_eq!(spec.schema["additionalProperties"], false);
+        for name in spec.schema["required"].as_array().unwrap() {
+            assert!(spec.schema["properties"].get(name.as_str().unwrap()).is_some());
+        }
+        assert!(!spec.description.contains("  "), "{}", spec.description);
+    }
+}
+
+#[tokio::test]
+async fn without_commands_the_tools_prepare_and_do_not_run() {
+    let tools = shell_tools(None);
+    let place = Place { cwd: PathBuf::from("/"), scope: Scope::default() };
+    let action = tool(&tools, "Bash").prepare(r#"{"command":"ls -l"}"#, &place).unwrap();
+    let expected = Action { command: Some("ls -l".to_owned()), side_effects: true, ..Action::default() };
+    assert_eq!(action, expected);
+    let call = Call { id: CallId::from("1"), place: Arc::new(place.clone()), news: News::nobody() };
+    let inputs = [
+        ("Bash", r#"{"command":"ls"}"#, true),
+        ("BashInput", r#"{"id":"a","text":"b"}"#, true),
+        ("BashOutput", r#"{"id":"a"}"#, false),
+        ("KillBash", r#"{"id":"a"}"#, true),
+    ];
+    for (name, arguments, side_effects) in inputs {
+        let tool = tool(&tools, name);
+        assert_eq!(tool.prepare(arguments, &place).unwrap().side_effects, side_effects, "{name}");
+        let answer = tool.run(arguments, &call).await;
+        assert!(matches!(answer, Err(ToolError::Internal(_))), "{name}: {answer:?}");
+        let invalid = tool.run("{}", &call).await;
+        assert!(matches!(invalid, Err(ToolError::Invalid(_))), "{name}: {invalid:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_command_says_how_it_ended_and_what_it_said() {
+    let pod = Pod::new();
+    let done = pod.bash("echo hello; echo world >&2").await;
+    assert_eq!(done.summary, "$ echo hello; echo world >&2 (exit 0)");
+    assert_eq!(done.content.as_deref(), Some("hello\nworld\n"));
+    assert_eq!(done.rest, None);
+    let failed = pod.bash("exit 3").await;
+    assert_eq!((failed.summary.as_str(), failed.content), ("$ exit 3 (exit 3)", None));
+    assert_eq!(pod.bash("kill -TERM $$").await.summary, "$ kill -TERM $$ (ended by SIGTERM)");
+    assert_eq!(pod.bash("kill -RTMIN $$").await.summary, "$ kill -RTMIN $$ (ended by signal 34)");
+    assert_eq!(pod.bash("\n  pwd\n# more\n").await.summary, "$ pwd… (exit 0)");
+    let long = pod.bash(&format!("echo {}", "é".repeat(300))).await;
+    assert!(long.summary.len() <= 200 && long.summary.ends_with("é… (exit 0)"), "{}", long.summary);
+    let told = pod.told.lock().unwrap();
+    assert!(told.contains(&CommandNews::Ended { end: CommandEnd::Failed, exit_code: Some(3) }));
+}
+
+#[tokio::test]
+async fn output_that_does_not_fit_ends_inline_and_is_whole_in_a_file() {
+    let pod = Pod::new();
+    let long = pod.bash("seq 1 5000").await;
+    let file = long.rest.unwrap();
+    let whole = std::fs::read_to_string(&file).unwrap();
+    assert_eq!(whole.lines().count(), 5000);
+    let content = long.content.unwrap();
+    let (header, tail) = content.split_once('\n').unwrap();
+    assert_eq!(
+        header,
+        format!("[5000 lines and 23893 bytes; this is the end; all of it is in {}]", file.display())
+    );
+    assert!(tail.starts_with("4921\n") && tail.ends_with("\n5000\n"));
+}
+
+#[tokio::test]
+async fn time_that_is_over_is_said_with_what_came_before() {
+    let pod = Pod::new();
+    let began = Instant::now();
+    let error = pod.call("Bash", json!({ "command": "echo first; sleep 50", "timeout": 0.3 })).await;
+    let Err(ToolError::TimedOut { after, said }) = error else { panic!("{error:?}") };
+    assert_eq!(after, Duration::from_millis(300));
+    assert_eq!(said.summary, "$ echo first; sleep 50 (timed out after 0.3 s)");
+    assert_eq!(said.content.as_deref(), Some("first\n"));
+    assert!(began.elapsed() < Duration::from_secs(5));
+}
+
+#[test]
+fn a_call_is_stopped_from_outside_only_after_its_own_time() {
+    let tools = shell_tools(None);
+    let seconds = |name: &str, arguments: &str| tool(&tools, name).deadline(arguments).as_secs();
+    assert!((121..=150).contains(&seconds("Bash", r#"{"command":"x"}"#)));
+    assert!((601..=630).contains(&seconds("Bash", r#"{"command":"x","timeout":600}"#)));
+    assert!((101..=130).contains(&seconds("BashOutput", r#"{"id":"x","wait":100}"#)));
+    assert!((5..=30).contains(&seconds("KillBash", r#"{"id":"x"}"#)));
+    assert!(seconds("Bash", "nonsense") > 0);
+}
+
+#[tokio::test]
+async fn a_background_command_is_started_looked_at_talked_to_and_killed() {
+    let pod = Pod::new();
+    let id = pod.start("echo ready; while read -r x; do echo got $x; done; sleep 100", false).await;
+    let look = pod.call("BashOutput", json!({ "id": id, "wait": 10 })).await.unwrap();
+    assert_eq!(look.content.as_deref(), Some("ready\n"));
+    assert!(look.summary.starts_with("$ echo ready; while read") && look.summary.contains("(running for "));
+    assert!(look.summary.ends_with(", 6 new bytes"), "{}", look.summary);
+
+    let gave = pod.call("BashInput", json!({ "id": id, "text": "one\n" })).await.unwrap();
+    assert_eq!(gave.summary, format!("{id} got 4 bytes"));
+    let look = pod.call("BashOutput", json!({ "id": id, "wait": 10 })).await.unwrap();
+    assert_eq!(look.content.as_deref(), Some("got one\n"));
+    let nothing = pod.call("BashOutput", json!({ "id": id })).await.unwrap();
+    assert_eq!(nothing.content, None);
+
+    let gave = pod.call("BashInput", json!({ "id": id, "text": "two\n", "end": true })).await.unwrap();
+    assert_eq!(gave.summary, format!("{id} got 4 bytes, then its end"));
+    let look = pod.call("BashOutput", json!({ "id": id, "wait": 10 })).await.unwrap();
+    assert_eq!(look.content.as_deref(), Some("got two\n"));
+    let closed = pod.call("BashInput", json!({ "id": id, "text": "three\n" })).await;
+    assert!(matches!(&closed, Err(ToolError::Failed(text)) if text.contains("closed")), "{closed:?}");
+
+    let killed = pod.call("KillBash", json!({ "id": id })).await.unwrap();
+    assert_eq!(killed.summary, format!("{id} was killed"));
+    let look = pod.call("BashOutput", json!({ "id": id })).await.unwrap();
+    assert!(look.summary.contains("(killed after "), "{}", look.summary);
+    assert!(pod.commands.running().is_empty());
+    let late = pod.call("BashInput", json!({ "id": id, "text": "x" })).await;
+    assert!(matches!(&late, Err(ToolError::Failed(text)) if text.contains("has ended")), "{late:?}");
+}
+
+#[tokio::test]
+async fn a_background_command_that_ended_says_how() {
+    let pod = Pod::new();
+    let id = pod.start("exit 9", false).await;
+    let look = pod.call("BashOutput", json!({ "id": id, "wait": 10 })).await.unwrap();
+    assert!(look.summary.contains("(exit 9 after "), "{}", look.summary);
+    let killed = pod.call("KillBash", json!({ "id": id })).await.unwrap();
+    assert_eq!(killed.summary, format!("{id} had ended already (exit 9)"));
+}
+
+#[tokio::test]
+async fn much_new_output_is_cut_and_says_where_all_of_it_is() {
+    let pod = Pod::new();
+    let id = pod.start("seq 1 5000; read -r x", false).await;
+    let end = Instant::now() + Duration::from_secs(10);
+    while pod.commands.output(&id, Some(0)).await.unwrap().bytes < 23_893 {
+        assert!(Instant::now() < end);
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    let look = pod.call("BashOutput", json!({ "id": id })).await.unwrap();
+    let file = look.rest.unwrap();
+    let content = look.content.unwrap();
+    let header = format!("[23493 new bytes before this were left out; all of it is in {}]\n", file.display());
+    assert!(content.starts_with(&header), "{content}");
+    assert!(content.ends_with("\n5000\n"));
+    pod.commands.stop_all().await;
+}
+
+#[tokio::test]
+async fn a_terminal_takes_control_characters() {
+    let pod = Pod::new();
+    let id = pod.start("echo up; sleep 100; echo not reached", true).await;
+    let look = pod.call("BashOutput", json!({ "id": id, "wait": 10 })).await.unwrap();
+    assert_eq!(look.content.as_deref(), Some("up\r\n"));
+    pod.call("BashInput", json!({ "id": id, "text": "\u{3}" })).await.unwrap();
+    let end = Instant::now() + Duration::from_secs(10);
+    loop {
+        let look = pod.call("BashOutput", json!({ "id": id, "wait": 1 })).await.unwrap();
+        assert!(!look.content.unwrap_or_default().contains("not reached"));
+        if look.summary.contains("(ended by SIGINT after ") {
+            break;
+        }
+        assert!(Instant::now() < end, "{}", look.summary);
+    }
+}
+
+#[tokio::test]
+async fn an_unknown_id_is_answered_with_those_that_run() {
+    let pod = Pod::new();
+    for name in ["BashOutput", "KillBash"] {
+        let answer = pod.call(name, json!({ "id": "nope" })).await;
+        assert!(matches!(&answer, Err(ToolError::Invalid(text)) if text.contains("none runs")), "{answer:?}");
+    }
+    let id = pod.start("sleep 77; true", false).await;
+    for (name, arguments) in [
+        ("BashOutput", json!({ "id": "nope" })),
+        ("BashOutput", json!({ "id": "nope", "wait": 5 })),
+        ("BashInput", json!({ "id": "nope", "text": "x" })),
+        ("KillBash", json!({ "id": "nope" })),
+    ] {
+        let answer = pod.call(name, arguments).await;
+        let Err(ToolError::Invalid(text)) = answer else { panic!("{answer:?}") };
+        assert!(text.contains("`nope`") && text.contains(&id) && text.contains("sleep 77"), "{text}");
+    }
+    pod.commands.stop_all().await;
+}
+
+#[tokio::test]
+async fn arguments_that_cannot_be_used_are_refused_with_the_reason() {
+    let pod = Pod::new();
+    let huge = "x".repeat(1_000_000);
+    let bad: Vec<(&str, String, &str)> = vec![
+        ("Bash", String::new(), "EOF"),
+        ("Bash", "null".into(), "null"),
+        ("Bash", "[]".into(), "Bash"),
+        ("Bash", "{}".into(), "command"),
+        ("Bash", "not json".into(), "Bash"),
+        ("Bash", json!({ "command": 3 }).to_string(), "expected a string"),
+        ("Bash", json!({ "command": ["ls"] }).to_string(), "expected a string"),
+        ("Bash", json!({ "command": "" }).to_string(), "empty"),
+        ("Bash", json!({ "command": " \n " }).to_string(), "empty"),
+        ("Bash", json!({ "command": "a\0b" }).to_string(), "NUL"),
+        ("Bash", json!({ "command": huge }).to_string(), "write it to a file"),
+        ("Bash", json!({ "command": "ls", "timeout": "5" }).to_string(), "timeout"),
+        ("Bash", json!({ "command": "ls", "timeout": huge }).to_string(), "`timeout`: invalid type"),
+        ("Bash", json!({ "command": { huge.as_str(): 1 } }).to_string(), "`command`: invalid type"),
+        ("Bash", json!({ "command": "ls", huge.as_str(): 1 }).to_string(), "unknown field"),
+        ("Bash", json!({ "command": "ls", "timeout": 0 }).to_string(), "timeout"),
+        ("Bash", json!({ "command": "ls", "timeout": -1 }).to_string(), "timeout"),
+        ("Bash", json!({ "command": "ls", "timeout": 601 }).to_string(), "at most 600"),
+        ("Bash", json!({ "command": "ls", "timeout": 120_000 }).to_string(), "not milliseconds"),
+        ("Bash", r#"{"command":"ls","timeout":1e300}"#.into(), "timeout"),
+        ("Bash", r#"{"command":"ls","timeout":1e999}"#.into(), "Bash"),
+        ("Bash", json!({ "command": "ls", "background": "yes" }).to_string(), "boolean"),
+        ("Bash", json!({ "command": "ls", "sandbox": false }).to_string(), "sandbox"),
+        ("Bash", json!({ "command": "ls", "dangerouslyDisableSandbox": true }).to_string(), "unknown field"),
+        ("BashOutput", "{}".into(), "id"),
+        ("BashOutput", json!({ "id": 1 }).to_string(), "expected a string"),
+        ("BashOutput", json!({ "id": "" }).to_string(), "empty"),
+        ("BashOutput", json!({ "id": "a", "wait": 301 }).to_string(), "at most 300"),
+        ("BashOutput", json!({ "id": "a", "wait": -0.5 }).to_string(), "wait"),
+        ("BashOutput", json!({ "id": "a", "filter": "x" }).to_string(), "filter"),
+        ("BashOutput", json!({ "id": huge }).to_string(), "no background command"),
+        ("BashInput", json!({ "id": "a" }).to_string(), "text"),
+        ("BashInput", json!({ "id": "a", "text": null }).to_string(), "string"),
+        ("BashInput", json!({ "id": "a", "text": "" }).to_string(), "empty"),
+        ("BashInput", json!({ "id": "a", "text": huge }).to_string(), "in parts"),
+        ("BashInput", json!({ "id": "a\0", "text": "x" }).to_string(), "no background command"),
+        ("KillBash", json!({ "id": ["a"] }).to_string(), "expected a string"),
+        ("KillBash", json!({ "id": "  " }).to_string(), "empty"),
+        ("KillBash", json!({ "id": "a", "signal": 9 }).to_string(), "signal"),
+    ];
+    for (name, arguments, reason) in bad {
+        let shown: String = arguments.chars().take(80).collect();
+        let answer = pod.call_raw(name, &arguments).await;
+        let Err(ToolError::Invalid(text)) = answer else { panic!("{name} {shown}: {answer:?}") };
+        assert!(text.contains(reason), "{name} {shown}: {text}");
+        assert!(text.len() < 500, "{name} {shown}: {} bytes", text.len());
+    }
+    assert!(pod.told.lock().unwrap().is_empty(), "nothing was started");
+}
+
+#[tokio::test]
+async fn commands_really_run_beside_each_other() {
+    let pod = Pod::new();
+    let one = "mkfifo a b; echo x > a; cat b";
+    let other = "until [ -p b ]; do :; done; cat a; echo y > b";
+    let (one, other) = tokio::join!(pod.bash(one), pod.bash(other));
+    assert_eq!(one.content.as_deref(), Some("y\n"), "each waits for the other");
+    assert_eq!(other.content.as_deref(), Some("x\n"));
+}
+
+#[tokio::test]
+async fn a_command_that_cannot_start_says_why() {
+    let pod = Pod::new();
+    std::fs::remove_dir(pod.place().cwd.as_path()).unwrap();
+    let answer = pod.call("Bash", json!({ "command": "ls" })).await;
+    assert!(matches!(&answer, Err(ToolError::Failed(text)) if text.contains("work")), "{answer:?}");
+}
