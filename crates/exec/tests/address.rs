@@ -346,7 +346,7 @@ proptest! {
 }
 
 fn granted(rules: &HostRules, host: &str, port: u16) -> bool {
-    rules.check(&Host::parse(host).unwrap(), port).is_ok()
+    rules.check(&Host::parse(host).expect("a host"), port).is_ok()
 }
 
 #[test]
@@ -452,7 +452,7 @@ struct Script {
 
 impl Script {
     fn new(answers: &[&[&str]]) -> Arc<Script> {
-        let read = |list: &&[&str]| list.iter().map(|text| text.parse().unwrap()).collect();
+        let read = |list: &&[&str]| list.iter().map(|text| text.parse().expect("an address")).collect();
         Arc::new(Script { asked: AtomicUsize::new(0), answers: answers.iter().map(read).collect() })
     }
 }
@@ -472,7 +472,7 @@ fn same(address: SocketAddr) -> SocketAddr {
 
 async fn find(answers: &[&[&str]], host: &str, near: bool) -> Result<Vec<String>, Unreachable> {
     let outside = Outside::played(Script::new(answers), same);
-    let found = outside.find(&Host::parse(host).unwrap(), near).await?;
+    let found = outside.find(&Host::parse(host).expect("a host"), near).await?;
     Ok(outside.targets(&found, 443).iter().map(ToString::to_string).collect())
 }
 

@@ -1,0 +1,786 @@
+//! The pod's proxy against clients and servers that mean no good. Servers listen on loopback and play public addresses.
+
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use minke_exec::address::{HostRules, Outside, Resolve, Resolving};
+use minke_exec::proxy::{Proxy, ProxyLimits, ProxySettings, Tally};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream, UnixStream};
+
+/// The longest that anything here may take.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Knows names by heart; each time that a name is asked for, its next answer comes, and the last one again.
+#[derive(Default)]
+struct Names {
+    known: BTreeMap<String, Vec<Vec<IpAddr>>>,
+    asked: Mutex<Vec<String>>,
+}
+
+impl Resolve for Names {
+    fn resolve(&self, name: &str) -> Resolving {
+        let mut asked = self.asked.lock().expect("no thread panicked");
+        let turn = asked.iter().filter(|one| *one == name).count();
+        asked.push(name.to_owned());
+        let answer = self.known.get(name).and_then(|answers| answers.get(turn).or(answers.last())).cloned();
+        Box::pin(std::future::ready(answer.ok_or_else(|| io::Error::other("no such name"))))
+    }
+}
+
+/// A server on loopback: keeps what it was sent and answers the same to everybody.
+struct Server {
+    address: SocketAddr,
+    got: Arc<Mutex<Vec<Vec<u8>>>>,
+    task: tokio::task::JoinHandle<()>,
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+/// What a server does with a connection.
+#[derive(Clone)]
+enum Plays {
+    /// Reads a head, gives this, closes.
+    Says(&'static str),
+    /// Reads a head, gives this, stays open.
+    SaysAndStays(&'static str),
+    /// Gives back what it gets.
+    Echo,
+    /// Reads and says nothing.
+    Silent,
+}
+
+impl Server {
+    async fn start(plays: Plays) -> Server {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port on loopback");
+        let address = listener.local_addr().expect("an address");
+        let got = Arc::new(Mutex::new(Vec::new()));
+        let kept = got.clone();
+        let task = tokio::spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                let at = {
+                    let mut kept = kept.lock().expect("no thread panicked");
+                    kept.push(Vec::new());
+                    kept.len() - 1
+                };
+                tokio::spawn(play(stream, plays.clone(), kept.clone(), at));
+            }
+        });
+        Server { address, got, task }
+    }
+
+    fn connections(&self) -> usize {
+        self.got.lock().expect("no thread panicked").len()
+    }
+
+    fn text(&self) -> String {
+        let got = self.got.lock().expect("no thread panicked");
+        got.iter().map(|bytes| String::from_utf8_lossy(bytes).into_owned()).collect::<Vec<_>>().join("|")
+    }
+}
+
+async fn play(mut stream: TcpStream, plays: Plays, kept: Arc<Mutex<Vec<Vec<u8>>>>, at: usize) {
+    let mut buffer = [0; 4096];
+    let mut said = false;
+    while let Ok(count @ 1..) = stream.read(&mut buffer).await {
+        let whole = {
+            let mut kept = kept.lock().expect("no thread panicked");
+            kept[at].extend_from_slice(&buffer[..count]);
+            kept[at].windows(4).any(|w| w == b"\r\n\r\n")
+        };
+        let answered = match &plays {
+            Plays::Echo => stream.write_all(&buffer[..count]).await,
+            Plays::Says(answer) | Plays::SaysAndStays(answer) if whole && !said => {
+                said = true;
+                stream.write_all(answer.as_bytes()).await
+            }
+            _ => Ok(()),
+        };
+        if answered.is_err() || (said && matches!(plays, Plays::Says(_))) {
+            return;
+        }
+    }
+}
+
+/// A proxy in a directory of its own, with what it tells.
+struct Setup {
+    proxy: Proxy,
+    names: Arc<Names>,
+    tallies: Arc<Mutex<Vec<Tally>>>,
+    dialled: Arc<Mutex<Vec<SocketAddr>>>,
+    socket: PathBuf,
+    _dir: tempfile::TempDir,
+}
+
+const PUBLIC: &str = "93.184.216.34";
+
+/// Grants `rules`; every public address leads to `server`.
+fn setup(rules: HostRules, server: &Server, names: &[(&str, &[&[&str]])], limits: ProxyLimits) -> Setup {
+    let dir = tempfile::tempdir().expect("a directory");
+    let socket = dir.path().join("proxy.sock");
+    let read = |answer: &&[&str]| answer.iter().map(|text| text.parse().expect("an address")).collect();
+    let known = names
+        .iter()
+        .map(|(name, answers)| ((*name).to_owned(), answers.iter().map(read).collect()))
+        .collect();
+    let names = Arc::new(Names { known, asked: Mutex::default() });
+    let dialled = Arc::new(Mutex::new(Vec::new()));
+    let there = server.address;
+    let outside = Outside::played(names.clone(), {
+        let dialled = dialled.clone();
+        move |address| {
+            dialled.lock().expect("no thread panicked").push(address);
+            there
+        }
+    });
+    let tallies = Arc::new(Mutex::new(Vec::new()));
+    let tell = {
+        let tallies = tallies.clone();
+        Arc::new(move |tally| tallies.lock().expect("no thread panicked").push(tally))
+    };
+    let proxy =
+        Proxy::start(&socket, ProxySettings { rules, outside, limits, tell }).expect("a proxy that listens");
+    Setup { proxy, names, tallies, dialled, socket, _dir: dir }
+}
+
+const NAMES: &[(&str, &[&[&str]])] = &[
+    ("good.example", &[&[PUBLIC]]),
+    ("other.example", &[&[PUBLIC]]),
+    ("inside.example", &[&["10.0.0.7"]]),
+    ("meta.example", &[&["169.254.169.254"]]),
+    ("loop.example", &[&["127.0.0.1", "::1", "::ffff:127.0.0.1"]]),
+];
+
+fn granted() -> HostRules {
+    HostRules::list(&[
+        "good.example",
+        "inside.example",
+        "meta.example",
+        "loop.example",
+        "rebind.example",
+        "missing.example",
+        PUBLIC,
+        "127.0.0.1",
+        "good.example:8443",
+    ])
+    .expect("good rules")
+}
+
+async fn usual(plays: Plays) -> (Server, Setup) {
+    let server = Server::start(plays).await;
+    let setup = setup(granted(), &server, NAMES, ProxyLimits::default());
+    (server, setup)
+}
+
+impl Setup {
+    async fn connect(&self) -> UnixStream {
+        UnixStream::connect(&self.socket).await.expect("the proxy listens")
+    }
+
+    /// Sends bytes, then reads all that comes. The write side stays open, as that of most clients.
+    async fn ask(&self, bytes: impl AsRef<[u8]>) -> String {
+        let mut stream = self.connect().await;
+        // The proxy may have answered before it has taken all.
+        let _ = stream.write_all(bytes.as_ref()).await;
+        read_all(&mut stream).await
+    }
+
+    fn tallies(&self) -> Vec<Tally> {
+        self.tallies.lock().expect("no thread panicked").clone()
+    }
+
+    /// The tally of the only connection.
+    async fn tally(&self) -> Tally {
+        soon(|| self.tallies().first().cloned()).await
+    }
+}
+
+async fn read_all(stream: &mut UnixStream) -> String {
+    let mut all = Vec::new();
+    let read = tokio::time::timeout(PATIENCE, stream.read_to_end(&mut all)).await;
+    read.expect("the proxy ends the connection").expect("and does not break it off");
+    String::from_utf8_lossy(&all).into_owned()
+}
+
+/// Looks until there is something.
+async fn soon<T>(mut look: impl FnMut() -> Option<T>) -> T {
+    let until = Instant::now() + PATIENCE;
+    loop {
+        if let Some(found) = look() {
+            return found;
+        }
+        assert!(Instant::now() < until, "it did not happen in time");
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+}
+
+async fn within<T>(what: impl Future<Output = T>) -> T {
+    tokio::time::timeout(PATIENCE, what).await.expect("it ends in time")
+}
+
+const OK_TEXT: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: keep-alive\r\nX-A: b\r\n\r\nhi";
+const OK: Plays = Plays::Says(OK_TEXT);
+
+#[tokio::test]
+async fn a_plain_request_is_written_anew() {
+    let (server, setup) = usual(OK).await;
+    let answer = setup
+        .ask(
+            "GET http://Good.Example/a/b?c=d%20e HTTP/1.1\r\nhost: good.example\r\nProxy-Connection: keep-alive\r\n\
+             Proxy-Authorization: Basic eDp5\r\nConnection: x-hop, close\r\nX-Hop: 1\r\nX-Kept: ja\r\n\
+             Upgrade: websocket\r\nTE: trailers\r\n\r\n",
+        )
+        .await;
+    assert_eq!(answer, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nX-A: b\r\nConnection: close\r\n\r\nhi");
+    assert_eq!(
+        server.text(),
+        "GET /a/b?c=d%20e HTTP/1.1\r\nHost: good.example\r\nX-Kept: ja\r\nConnection: close\r\n\r\n"
+    );
+    assert_eq!(*setup.dialled.lock().unwrap(), [SocketAddr::new(PUBLIC.parse().unwrap(), 80)]);
+    let tally = setup.tally().await;
+    assert!(tally.allowed && tally.host == "good.example" && tally.port == 80, "{tally:?}");
+    assert_eq!((tally.up, tally.down), (server.text().len() as u64, OK_TEXT.len() as u64), "{tally:?}");
+}
+
+#[tokio::test]
+async fn a_path_is_made_where_there_is_none() {
+    let (server, setup) = usual(OK).await;
+    setup.ask("GET http://good.example HTTP/1.1\r\nHost: good.example:80\r\n\r\n").await;
+    setup.ask("GET http://good.example?q=1 HTTP/1.0\r\nHost: good.example\r\n\r\n").await;
+    setup.ask(format!("GET HTTP://{PUBLIC}:80/x HTTP/1.1\r\nHost: {PUBLIC}\r\n\r\n")).await;
+    let text = server.text();
+    assert!(text.starts_with("GET / HTTP/1.1\r\n"), "{text}");
+    assert!(text.contains("|GET /?q=1 HTTP/1.1\r\n"), "{text}");
+    assert!(text.contains(&format!("|GET /x HTTP/1.1\r\nHost: {PUBLIC}\r\n")), "{text}");
+}
+
+#[tokio::test]
+async fn a_tunnel_carries_bytes_both_ways_and_counts_them() {
+    let (_server, setup) = usual(Plays::Echo).await;
+    let mut stream = setup.connect().await;
+    // What follows the head at once belongs to the tunnel.
+    stream
+        .write_all(b"CONNECT good.example:443 HTTP/1.1\r\nHost: good.example:443\r\n\r\nearly ")
+        .await
+        .unwrap();
+    let blob: Vec<u8> = (0..300_000u32).map(|n| n.to_le_bytes()[0]).collect();
+    let (mut reading, mut writing) = stream.split();
+    let (_, got) = within(async {
+        tokio::join!(
+            async {
+                writing.write_all(&blob).await.unwrap();
+                writing.shutdown().await.unwrap();
+            },
+            async {
+                let mut all = Vec::new();
+                reading.read_to_end(&mut all).await.unwrap();
+                all
+            }
+        )
+    })
+    .await;
+    let head = b"HTTP/1.1 200 Connection established\r\n\r\nearly ";
+    assert!(got.starts_with(head));
+    assert_eq!(got[head.len()..], blob);
+    let tally = setup.tally().await;
+    assert_eq!((tally.up, tally.down), (300_006, 300_006), "{tally:?}");
+    assert_eq!((tally.host.as_str(), tally.port, tally.why.as_str()), ("good.example", 443, "closed"));
+    assert_eq!(*setup.dialled.lock().unwrap(), [SocketAddr::new(PUBLIC.parse().unwrap(), 443)]);
+}
+
+#[tokio::test]
+async fn what_is_not_granted_is_refused_with_a_reason_and_not_looked_up() {
+    let (server, setup) = usual(OK).await;
+    for (request, word) in [
+        ("CONNECT other.example:443 HTTP/1.1\r\n\r\n", "other.example is not among the hosts"),
+        ("CONNECT sub.good.example:443 HTTP/1.1\r\n\r\n", "is not among the hosts"),
+        ("CONNECT good.example:22 HTTP/1.1\r\n\r\n", "port 22"),
+        ("CONNECT good.example:25 HTTP/1.1\r\n\r\n", "port 25"),
+        ("CONNECT 9.9.9.9:443 HTTP/1.1\r\n\r\n", "is not among the hosts"),
+        ("CONNECT [2606:4700::1]:443 HTTP/1.1\r\n\r\n", "is not among the hosts"),
+        ("CONNECT 169.254.169.254:80 HTTP/1.1\r\n\r\n", "is not among the hosts"),
+        ("GET http://other.example/ HTTP/1.1\r\nHost: other.example\r\n\r\n", "other.example is not"),
+        ("GET http://good.example:9/ HTTP/1.1\r\nHost: good.example:9\r\n\r\n", "port 9"),
+    ] {
+        let answer = setup.ask(request).await;
+        assert!(answer.starts_with("HTTP/1.1 403 "), "{request:?}: {answer}");
+        assert!(answer.contains(word), "{request:?}: {answer}");
+        // Whoever shows only the status line shows the reason.
+        assert!(answer.lines().next().unwrap_or_default().contains(word), "{answer}");
+    }
+    assert!(
+        setup.names.asked.lock().unwrap().is_empty(),
+        "a name that is not granted leaks through the resolver"
+    );
+    assert_eq!(server.connections(), 0);
+    assert!(setup.tallies().iter().all(|tally| !tally.allowed && tally.up == 0), "{:?}", setup.tallies());
+}
+
+#[tokio::test]
+async fn a_granted_name_with_a_private_address_is_refused() {
+    let (server, setup) = usual(OK).await;
+    for (host, word) in [
+        ("inside.example", "a private network"),
+        ("meta.example", "metadata"),
+        ("loop.example", "loopback"),
+        ("127.0.0.1", "loopback"),
+    ] {
+        for request in [
+            format!("CONNECT {host}:443 HTTP/1.1\r\n\r\n"),
+            format!("GET http://{host}/ HTTP/1.1\r\nHost: {host}\r\n\r\n"),
+        ] {
+            let answer = setup.ask(&request).await;
+            assert!(answer.starts_with("HTTP/1.1 403 ") && answer.contains(word), "{request:?}: {answer}");
+        }
+    }
+    let answer = setup.ask("CONNECT missing.example:443 HTTP/1.1\r\n\r\n").await;
+    assert!(answer.starts_with("HTTP/1.1 502 ") && answer.contains("was not found"), "{answer}");
+    assert_eq!(server.connections(), 0);
+    assert!(setup.dialled.lock().unwrap().is_empty());
+    assert!(setup.tallies().iter().all(|tally| !tally.allowed));
+}
+
+#[tokio::test]
+async fn with_all_public_hosts_granted_private_ones_still_are_not() {
+    let server = Server::start(OK).await;
+    let setup = setup(HostRules::Public, &server, NAMES, ProxyLimits::default());
+    for host in
+        ["inside.example", "127.0.0.1", "10.0.0.1", "[::1]", "[::ffff:8.8.8.8]", "[64:ff9b::1]", "0.0.0.0"]
+    {
+        let answer = setup.ask(format!("CONNECT {host}:443 HTTP/1.1\r\n\r\n")).await;
+        assert!(answer.starts_with("HTTP/1.1 403 "), "{host}: {answer}");
+    }
+    let answer = setup.ask("GET http://other.example/ HTTP/1.1\r\nHost: other.example\r\n\r\n").await;
+    assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+    assert_eq!(server.connections(), 1);
+}
+
+#[tokio::test]
+async fn a_rebinding_resolver_is_asked_once() {
+    let server = Server::start(OK).await;
+    let rebind: &[(&str, &[&[&str]])] = &[("rebind.example", &[&[PUBLIC], &["127.0.0.1"]])];
+    let setup = setup(granted(), &server, rebind, ProxyLimits::default());
+    let request = "GET http://rebind.example/ HTTP/1.1\r\nHost: rebind.example\r\n\r\n";
+    assert!(setup.ask(request).await.starts_with("HTTP/1.1 200 "));
+    assert_eq!(*setup.names.asked.lock().unwrap(), ["rebind.example"]);
+    assert_eq!(*setup.dialled.lock().unwrap(), [SocketAddr::new(PUBLIC.parse().unwrap(), 80)]);
+    // And the next request sees what the name has become.
+    assert!(setup.ask(request).await.starts_with("HTTP/1.1 403 "));
+}
+
+/// Requests of which two programs could think differently, or that are none.
+const STRANGE: &[&str] = &[
+    "GET / HTTP/1.1\r\nHost: good.example\r\n\r\n",
+    "OPTIONS * HTTP/1.1\r\nHost: good.example\r\n\r\n",
+    "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+    "GET https://good.example/ HTTP/1.1\r\nHost: good.example\r\n\r\n",
+    "GET ftp://good.example/ HTTP/1.1\r\nHost: good.example\r\n\r\n",
+    "GET file:///etc/passwd HTTP/1.1\r\nHost: good.example\r\n\r\n",
+    "GET http:///x HTTP/1.1\r\nHost: good.example\r\n\r\n",
+    "GET http://user:pw@good.example/ HTTP/1.1\r\nHost: good.example\r\n\r\n",
+    "GET http://good.example@127.0.0.1/ HTTP/1.1\r\nHost: good.example\r\n\r\n",
+    "GET http://good.example\\@127.0.0.1/ HTTP/1.1\r\nHost: good.example\r\n\r\n",
+    "GET http://good.example#@127.0.0.1/ HTTP/1.1\r\nHost: good.example\r\n\r\n",
+    "GET http://good.example./ HTTP/1.1\r\nHost: good.example.\r\n\r\n",
+    "GET http://good%2eexample/ HTTP/1.1\r\nHost: good.example\r\n\r\n",
+    "GET http://good.example:80:80/ HTTP/1.1\r\nHost: good.example\r\n\r\n",
+    "GET http://good.example:/ HTTP/1.1\r\nHost: good.example\r\n\r\n",
+    "GET http://0x7f.1/ HTTP/1.1\r\nHost: 0x7f.1\r\n\r\n",
+    "GET http://2130706433/ HTTP/1.1\r\nHost: 2130706433\r\n\r\n",
+    "GET http://localhost/ HTTP/1.1\r\nHost: localhost\r\n\r\n",
+    "GET http://good.example/ HTTP/1.1\r\nHost: other.example\r\n\r\n",
+    "GET http://good.example/ HTTP/1.1\r\nHost: good.example:8443\r\n\r\n",
+    "GET http://good.example/ HTTP/1.1\r\nHost: good.example\r\nHost: good.example\r\n\r\n",
+    "GET http://good.example/ HTTP/1.1\r\nHost: good.example\r\nHost: other.example\r\n\r\n",
+    "GET http://good.example/ HTTP/1.1\r\n\r\n",
+    "GET http://good.example/ HTTP/1.1\r\nHost:\r\n\r\n",
+    "GET http://good.example/ HTTP/1.1\r\nHost : good.example\r\n\r\n",
+    "GET http://good.example/ HTTP/1.1\r\n Host: good.example\r\n\r\n",
+    "GET http://good.example/ HTTP/1.1\r\nHost: good.example\r\nX: a\r\n folded\r\n\r\n",
+    "GET http://good.example/ HTTP/1.1\r\nHost: good.example\r\nX: a\nY: b\r\n\r\n",
+    "GET http://good.example/ HTTP/1.1\nHost: good.example\n\n",
+    "GET http://good.example/ HTTP/1.1\r\nHost: good.example\r\nX: a\rY: b\r\n\r\n",
+    "GET http://good.example/ HTTP/1.1\r\nHost: good.example\r\nX: a\0b\r\n\r\n",
+    "GET http://good.example/ HTTP/1.1\r\nHost: good.example\r\nno colon\r\n\r\n",
+    "GET http://good.example/ HTTP/1.1\r\nHost: good.example\r\n: no name\r\n\r\n",
+    "GET http://good.example/ HTTP/1.1\r\nHost: good.example\r\nBad(name): x\r\n\r\n",
+    "GET http://good.example/\rX HTTP/1.1\r\nHost: good.example\r\n\r\n",
+    "GET http://good.example/ä HTTP/1.1\r\nHost: good.example\r\n\r\n",
+    "GET  http://good.example/ HTTP/1.1\r\nHost: good.example\r\n\r\n",
+    "GET http://good.example/ x HTTP/1.1\r\nHost: good.example\r\n\r\n",
+    "GET\thttp://good.example/\tHTTP/1.1\r\nHost: good.example\r\n\r\n",
+    "GET http://good.example/\r\nHost: good.example\r\n\r\n",
+    "GET http://good.example/ HTTP/1.2\r\nHost: good.example\r\n\r\n",
+    "GET http://good.example/ http/1.1\r\nHost: good.example\r\n\r\n",
+    "get http://good.example/ HTTP/1.1\r\nHost: good.example\r\n\r\n",
+    " GET http://good.example/ HTTP/1.1\r\nHost: good.example\r\n\r\n",
+    "\r\n\r\nGET http://good.example/ HTTP/1.1\r\nHost: good.example\r\n\r\n",
+    "POST http://good.example/ HTTP/1.1\r\nHost: good.example\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+    "POST http://good.example/ HTTP/1.1\r\nHost: good.example\r\nContent-Length: 3\r\nContent-Length: 3\r\n\r\nabc",
+    "POST http://good.example/ HTTP/1.1\r\nHost: good.example\r\nContent-Length: 3, 3\r\n\r\nabc",
+    "POST http://good.example/ HTTP/1.1\r\nHost: good.example\r\nContent-Length: +3\r\n\r\nabc",
+    "POST http://good.example/ HTTP/1.1\r\nHost: good.example\r\nContent-Length: -1\r\n\r\n",
+    "POST http://good.example/ HTTP/1.1\r\nHost: good.example\r\nContent-Length: 0x3\r\n\r\nabc",
+    "POST http://good.example/ HTTP/1.1\r\nHost: good.example\r\nContent-Length:\r\n\r\n",
+    "POST http://good.example/ HTTP/1.1\r\nHost: good.example\r\nContent-Length: 99999999999999999999\r\n\r\n",
+    "POST http://good.example/ HTTP/1.1\r\nHost: good.example\r\nTransfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n",
+    "POST http://good.example/ HTTP/1.1\r\nHost: good.example\r\nTransfer-Encoding: xchunked\r\n\r\n0\r\n\r\n",
+    "POST http://good.example/ HTTP/1.1\r\nHost: good.example\r\nTransfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+    "POST http://good.example/ HTTP/1.0\r\nHost: good.example\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+    "POST http://good.example/ HTTP/1.1\r\nHost: good.example\r\nTransfer-Encoding : chunked\r\n\r\n0\r\n\r\n",
+    "CONNECT good.example HTTP/1.1\r\n\r\n",
+    "CONNECT http://good.example:443/ HTTP/1.1\r\n\r\n",
+    "CONNECT /good.example:443 HTTP/1.1\r\n\r\n",
+    "CONNECT good.example:443/ HTTP/1.1\r\n\r\n",
+    "CONNECT user@good.example:443 HTTP/1.1\r\n\r\n",
+    "CONNECT good.example:443@127.0.0.1:443 HTTP/1.1\r\n\r\n",
+    "CONNECT good.example:0 HTTP/1.1\r\n\r\n",
+    "CONNECT good.example:443 HTTP/1.1\r\nHost: other.example:443\r\n\r\n",
+    "CONNECT good.example:443 HTTP/1.1\r\nContent-Length: 5\r\n\r\nhello",
+    "CONNECT good.example:443 HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n",
+    "CONNECT good.example:443\r\n\r\n",
+    "CONNECT localhost:443 HTTP/1.1\r\n\r\n",
+    "CONNECT good.example%00.evil:443 HTTP/1.1\r\n\r\n",
+    "\u{16}\u{3}\u{1}\u{2}\r\n\r\n",
+    "GET http://good.example/\0 HTTP/1.1\r\nHost: good.example\r\n\r\n",
+    "CONNECT good.example\0.evil:443 HTTP/1.1\r\n\r\n",
+];
+
+#[tokio::test]
+async fn no_request_that_can_be_read_in_two_ways_passes() {
+    let (server, setup) = usual(OK).await;
+    for request in STRANGE {
+        let answer = setup.ask(request).await;
+        assert!(answer.starts_with("HTTP/1.1 400 "), "{request:?}: {answer}");
+        let body = answer.split("\r\n\r\n").nth(1).unwrap_or_default();
+        assert!(body.starts_with("Minke: ") && body.len() > 20, "{request:?}: {answer}");
+        assert!(!answer.contains('\0'), "{request:?}: {answer:?}");
+    }
+    assert_eq!(server.connections(), 0, "{}", server.text());
+    let told = soon(|| Some(setup.tallies()).filter(|told| told.len() == STRANGE.len())).await;
+    assert!(told.iter().all(|tally| !tally.allowed), "{told:?}");
+    // The same words in the right order do pass.
+    let answer = setup.ask("GET http://good.example/ HTTP/1.1\r\nHost: good.example\r\n\r\n").await;
+    assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+}
+
+#[tokio::test]
+async fn a_second_request_in_the_same_bytes_goes_nowhere() {
+    let (server, setup) = usual(OK).await;
+    let second = "GET http://other.example/secret HTTP/1.1\r\nHost: other.example\r\n\r\n";
+    for first in [
+        "GET http://good.example/1 HTTP/1.1\r\nHost: good.example\r\n\r\n",
+        "POST http://good.example/2 HTTP/1.1\r\nHost: good.example\r\nContent-Length: 4\r\n\r\nbody",
+        "POST http://good.example/3 HTTP/1.1\r\nHost: good.example\r\nTransfer-Encoding: chunked\r\n\r\n4;x=y\r\nbody\r\n0\r\nT: x\r\n\r\n",
+    ] {
+        let answer = setup.ask(format!("{first}{second}")).await;
+        assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+        assert_eq!(answer.matches("HTTP/1.1").count(), 1, "{answer}");
+    }
+    assert_eq!(server.connections(), 3);
+    assert!(!server.text().contains("secret"), "{}", server.text());
+}
+
+#[tokio::test]
+async fn bodies_arrive_as_long_as_they_said() {
+    let (server, setup) = usual(Plays::Silent).await;
+    let mut stream = setup.connect().await;
+    stream
+        .write_all(
+            b"POST http://good.example/ HTTP/1.1\r\nHost: good.example\r\nTransfer-Encoding: chunked\r\n\r\n5",
+        )
+        .await
+        .unwrap();
+    stream.write_all(b";ext=\"1\"\r\nhel").await.unwrap();
+    stream.write_all(b"lo\r\n0A\r\n0123456789\r\n0\r\nTrailer: x\r\n\r\nMORE").await.unwrap();
+    let whole = "POST / HTTP/1.1\r\nHost: good.example\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\n\
+                 5\r\nhello\r\na\r\n0123456789\r\n0\r\n\r\n";
+    soon(|| (server.text().len() >= whole.len()).then_some(())).await;
+    assert_eq!(server.text(), whole);
+    drop(stream);
+
+    let mut stream = setup.connect().await;
+    stream
+        .write_all(
+            b"PUT http://good.example:8443/x HTTP/1.1\r\nHost: good.example:8443\r\nContent-Length: 3\r\n\r\nabcd",
+        )
+        .await
+        .unwrap();
+    let whole = format!(
+        "{whole}|PUT /x HTTP/1.1\r\nHost: good.example:8443\r\nContent-Length: 3\r\nConnection: close\r\n\r\nabc"
+    );
+    soon(|| (server.text().len() >= whole.len()).then_some(())).await;
+    assert_eq!(server.text(), whole);
+}
+
+#[tokio::test]
+async fn a_body_that_lies_is_refused() {
+    let (server, setup) = usual(Plays::Silent).await;
+    let head =
+        "POST http://good.example/ HTTP/1.1\r\nHost: good.example\r\nTransfer-Encoding: chunked\r\n\r\n";
+    for body in [
+        "zz\r\n",
+        "\r\n",
+        "-1\r\n",
+        "0x5\r\nhello\r\n",
+        "5\nhello\r\n",
+        "5\r\nhelloX\r\n0\r\n\r\n",
+        "ffffffffffffffff\r\n",
+        "5 \r\nhello\r\n",
+    ] {
+        let answer = setup.ask(format!("{head}{body}")).await;
+        assert!(answer.starts_with("HTTP/1.1 400 "), "{body:?}: {answer}");
+    }
+    let long = setup.ask(format!("{head}5;{}\r\n", "x".repeat(5_000))).await;
+    assert!(long.starts_with("HTTP/1.1 400 "), "{long}");
+    assert!(!server.text().contains("helloX"), "{}", server.text());
+    let mut stream = setup.connect().await;
+    stream
+        .write_all(
+            b"POST http://good.example/ HTTP/1.1\r\nHost: good.example\r\nContent-Length: 9\r\n\r\nshort",
+        )
+        .await
+        .unwrap();
+    stream.shutdown().await.unwrap();
+    let answer = read_all(&mut stream).await;
+    assert!(answer.starts_with("HTTP/1.1 400 ") && answer.contains("before its time"), "{answer}");
+}
+
+#[tokio::test]
+async fn huge_heads_are_refused_early() {
+    let (server, setup) = usual(OK).await;
+    let start = "GET http://good.example/ HTTP/1.1\r\nHost: good.example\r\n";
+    let one = setup.ask(format!("{start}X: {}\r\n\r\n", "x".repeat(20_000))).await;
+    assert!(one.starts_with("HTTP/1.1 431 "), "{one}");
+    let endless = setup.ask(format!("{start}X: {}", "x".repeat(200_000))).await;
+    assert!(endless.starts_with("HTTP/1.1 431 "), "{endless}");
+    let many = setup.ask(format!("{start}{}\r\n", "X: y\r\n".repeat(101))).await;
+    assert!(many.starts_with("HTTP/1.1 400 ") && many.contains("100 header lines"), "{many}");
+    let method = setup.ask("A".repeat(100) + " http://good.example/ HTTP/1.1\r\n\r\n").await;
+    assert!(method.starts_with("HTTP/1.1 400 "), "{method}");
+    let enough = setup.ask(format!("{start}X: {}\r\n\r\n", "x".repeat(15_000))).await;
+    assert!(enough.starts_with("HTTP/1.1 200 "), "{enough}");
+    assert_eq!(server.connections(), 1);
+}
+
+fn short(limits: impl Fn(&mut ProxyLimits)) -> ProxyLimits {
+    let mut all = ProxyLimits::default();
+    limits(&mut all);
+    all
+}
+
+#[tokio::test]
+async fn a_client_that_dawdles_over_its_head_is_sent_away() {
+    let server = Server::start(OK).await;
+    let limits = short(|limits| limits.head = Duration::from_millis(200));
+    let setup = setup(granted(), &server, NAMES, limits);
+    let mut stream = setup.connect().await;
+    let began = Instant::now();
+    let (mut reading, mut writing) = stream.split();
+    let dawdle = async {
+        // A byte now and then keeps a clock that starts anew with each byte from ever running out.
+        for byte in b"GET http://good.example/ HTTP/1.1\r\n".iter().cycle() {
+            if writing.write_all(&[*byte]).await.is_err() {
+                break;
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    let mut answer = String::new();
+    tokio::select! {
+        () = dawdle => {}
+        read = reading.read_to_string(&mut answer) => { read.unwrap(); }
+    }
+    assert!(answer.starts_with("HTTP/1.1 408 "), "{answer}");
+    assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
+    assert_eq!(server.connections(), 0);
+}
+
+#[tokio::test]
+async fn a_silent_connection_ends() {
+    let server = Server::start(Plays::Silent).await;
+    let limits = short(|limits| limits.idle = Duration::from_millis(200));
+    let setup = setup(granted(), &server, NAMES, limits);
+    let mut stream = setup.connect().await;
+    stream.write_all(b"CONNECT good.example:443 HTTP/1.1\r\n\r\n").await.unwrap();
+    assert!(read_all(&mut stream).await.starts_with("HTTP/1.1 200 "));
+    let tally = setup.tally().await;
+    assert!(tally.allowed && tally.why.contains("nothing was said"), "{tally:?}");
+}
+
+#[tokio::test]
+async fn a_connection_that_never_rests_ends_too() {
+    let server = Server::start(Plays::Echo).await;
+    let limits = short(|limits| limits.total = Duration::from_millis(300));
+    let setup = setup(granted(), &server, NAMES, limits);
+    let mut stream = setup.connect().await;
+    stream.write_all(b"CONNECT good.example:443 HTTP/1.1\r\n\r\n").await.unwrap();
+    let mut buffer = [0; 256];
+    let until = Instant::now() + PATIENCE;
+    while Instant::now() < until {
+        let _ = stream.write_all(b"x").await;
+        match stream.read(&mut buffer).await {
+            Ok(1..) => tokio::time::sleep(Duration::from_millis(5)).await,
+            _ => break,
+        }
+    }
+    let tally = setup.tally().await;
+    assert!(tally.why.contains("the longest") && tally.up > 0, "{tally:?}");
+}
+
+#[tokio::test]
+async fn no_more_connections_than_allowed_are_open() {
+    let server = Server::start(Plays::Echo).await;
+    let limits = short(|limits| limits.connections = 2);
+    let setup = setup(granted(), &server, NAMES, limits);
+    let mut open = Vec::new();
+    for _ in 0..2 {
+        let mut stream = setup.connect().await;
+        stream.write_all(b"CONNECT good.example:443 HTTP/1.1\r\n\r\n").await.unwrap();
+        let mut head = [0; 39];
+        stream.read_exact(&mut head).await.unwrap();
+        open.push(stream);
+    }
+    let mut third = setup.connect().await;
+    assert!(read_all(&mut third).await.starts_with("HTTP/1.1 503 "));
+    drop(open);
+    // A place is free again.
+    soon(|| (setup.tallies().len() >= 3).then_some(())).await;
+    let answer = within(async {
+        loop {
+            let mut stream = setup.connect().await;
+            let _ = stream.write_all(b"CONNECT good.example:443 HTTP/1.1\r\n\r\n").await;
+            let mut head = [0; 12];
+            if stream.read_exact(&mut head).await.is_ok() && &head == b"HTTP/1.1 200" {
+                break head;
+            }
+        }
+    })
+    .await;
+    assert_eq!(&answer, b"HTTP/1.1 200");
+}
+
+#[tokio::test]
+async fn strange_servers_give_a_reason() {
+    for plays in [
+        Plays::Says("SSH-2.0-OpenSSH_9.9\r\n\r\n"),
+        Plays::Says("HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\n\r\n"),
+        Plays::Says("HTTP/2 200\r\n\r\n"),
+        Plays::Says("HTTP/1.1 200 OK\r\nbad header\r\n\r\n"),
+        Plays::Says("HTTP/1.1 200 OK\nX: y\n\n"),
+        Plays::Says(""),
+        Plays::Says("HTTP/1.1 200 OK\r\n"),
+    ] {
+        let (_server, setup) = usual(plays).await;
+        let answer = setup.ask("GET http://good.example/ HTTP/1.1\r\nHost: good.example\r\n\r\n").await;
+        assert!(answer.starts_with("HTTP/1.1 502 "), "{answer}");
+    }
+    let (_server, setup) = usual(Plays::SaysAndStays(
+        "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 204 No Content\r\nKeep-Alive: x\r\n\r\n",
+    ))
+    .await;
+    let mut stream = setup.connect().await;
+    stream.write_all(b"GET http://good.example/ HTTP/1.1\r\nHost: good.example\r\n\r\n").await.unwrap();
+    let expected =
+        "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 204 No Content\r\nConnection: close\r\n\r\n".as_bytes();
+    let mut got = vec![0; expected.len()];
+    within(stream.read_exact(&mut got)).await.unwrap();
+    assert_eq!(String::from_utf8_lossy(&got), String::from_utf8_lossy(expected));
+}
+
+#[tokio::test]
+async fn every_request_is_told_with_its_bytes() {
+    let (_server, setup) = usual(OK).await;
+    setup.ask("GET http://good.example/ HTTP/1.1\r\nHost: good.example\r\n\r\n").await;
+    setup.ask("CONNECT other.example:443 HTTP/1.1\r\n\r\n").await;
+    setup.ask("nonsense\r\n\r\n").await;
+    drop(setup.connect().await);
+    let told = soon(|| Some(setup.tallies()).filter(|told| told.len() == 3)).await;
+    let shown: Vec<_> = told.iter().map(|t| (t.host.as_str(), t.port, t.allowed)).collect();
+    assert_eq!(shown, [("good.example", 80, true), ("other.example", 443, false), ("", 0, false)]);
+    assert_eq!(told[0].down, OK_TEXT.len() as u64, "{told:?}");
+    // Somebody who only looked is not told.
+    let Setup { proxy, tallies, .. } = setup;
+    proxy.stop().await;
+    assert_eq!(tallies.lock().unwrap().len(), 3);
+}
+
+#[tokio::test]
+async fn stopping_ends_everything_and_takes_the_socket_away() {
+    let (_server, setup) = usual(Plays::Echo).await;
+    let found = std::fs::symlink_metadata(&setup.socket).unwrap();
+    assert!(found.file_type().is_socket());
+    assert_eq!(found.permissions().mode() & 0o777, 0o600);
+    let mut stream = setup.connect().await;
+    stream.write_all(b"CONNECT good.example:443 HTTP/1.1\r\n\r\nhello").await.unwrap();
+    let mut got = [0; 44];
+    stream.read_exact(&mut got).await.unwrap();
+    let Setup { proxy, tallies, socket, .. } = setup;
+    within(proxy.stop()).await;
+    assert!(!socket.exists());
+    let mut rest = Vec::new();
+    // Ended or broken off, both is the end.
+    let _ = within(stream.read_to_end(&mut rest)).await;
+    assert!(rest.is_empty());
+    let told = tallies.lock().unwrap().clone();
+    assert_eq!(told.len(), 1);
+    assert_eq!((told[0].up, told[0].down), (5, 5), "{told:?}");
+}
+
+#[tokio::test]
+async fn a_socket_left_behind_is_replaced_and_a_successor_left_alone() {
+    let server = Server::start(OK).await;
+    let first = setup(granted(), &server, NAMES, ProxyLimits::default());
+    let second = Proxy::start(&first.socket, settings_of_nothing()).unwrap();
+    let Setup { proxy, _dir, .. } = first;
+    assert_eq!(proxy.socket(), second.socket());
+    proxy.stop().await;
+    assert!(second.socket().exists(), "the second proxy's socket was taken away by the first");
+    let too_long = std::env::temp_dir().join("x".repeat(120)).join("proxy.sock");
+    let error = Proxy::start(&too_long, settings_of_nothing()).err().unwrap();
+    assert!(error.to_string().contains("proxy's socket"), "{error}");
+    drop(second);
+}
+
+fn settings_of_nothing() -> ProxySettings {
+    ProxySettings {
+        rules: HostRules::Off,
+        outside: Outside::played(Arc::new(Names::default()), |address| address),
+        limits: ProxyLimits::default(),
+        tell: Arc::new(|_| {}),
+    }
+}
+
+#[tokio::test]
+async fn many_clients_at_once_are_all_served() {
+    let (server, setup) = usual(OK).await;
+    let done = AtomicUsize::new(0);
+    let asks = (0..100).map(|n| {
+        let (setup, done) = (&setup, &done);
+        async move {
+            let path = format!("http://good.example/{n}");
+            let answer = setup.ask(format!("GET {path} HTTP/1.1\r\nHost: good.example\r\n\r\n")).await;
+            assert!(answer.ends_with("hi"), "{answer}");
+            done.fetch_add(1, Ordering::Relaxed);
+        }
+    });
+    let mut all: Vec<_> = asks.map(Box::pin).collect();
+    within(std::future::poll_fn(|cx| {
+        all.retain_mut(|one| one.as_mut().poll(cx).is_pending());
+        if all.is_empty() { std::task::Poll::Ready(()) } else { std::task::Poll::Pending }
+    }))
+    .await;
+    assert_eq!(done.load(Ordering::Relaxed), 100);
+    assert_eq!(server.connections(), 100);
+}
