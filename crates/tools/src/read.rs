@@ -1,21 +1,23 @@
-//! Read: numbered lines of a text file.
+//! Read: numbered lines of a text file, or an image.
 //!
 //! Class pure. Whatever stands at the path, the call ends soon and its result is bounded: devices and FIFOs are refused
-//! without waiting, long files are looked at up to `SCAN_BYTES`.
+//! without waiting, a file that is too large to be edited is looked at up to `SCAN_BYTES`.
 //! Invariant: the content is at most `CONTENT_BYTES` and says what it left out (`a_long_file_is_cut_and_says_so`).
 
-use std::fs::{self, File, FileType, OpenOptions};
-use std::io::{self, BufRead, BufReader, Read as _};
-use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
-use std::path::{Path, PathBuf};
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Cursor, Read as _};
+use std::path::PathBuf;
 
+use minke_files::{FILE_BYTES, FileError, hash};
 use minke_record::{Action, Class, ToolSpec};
 use minke_tool::{Call, Place, Running, Tool, ToolError, ToolOutput};
-use rustix::fs::OFlags;
 use serde::Deserialize;
 use serde_json::json;
 
 use crate::arguments::{absolute, off_the_loop, output, parse, show};
+use crate::edit::change::{Desk, refused};
+use crate::image;
+use crate::text::{Ending, Text, binary, shown};
 
 /// Lines of one call unless it says otherwise.
 const LINES: u64 = 2_000;
@@ -25,10 +27,8 @@ const CONTENT_BYTES: usize = 64 * 1024;
 const REMARK_BYTES: usize = 256;
 /// How far into a file a call looks: a line further on is found by other means than reading to it.
 const SCAN_BYTES: u64 = 256 * 1024 * 1024;
-/// Where a file shows whether it is text.
-const HEAD_BYTES: usize = 8 * 1024;
 
-pub(crate) struct Read;
+pub(crate) struct Read(pub(crate) Desk);
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -67,7 +67,9 @@ impl Tool for Read {
     fn spec(&self) -> ToolSpec {
         ToolSpec {
             name: "Read".into(),
-            description: "Reads a text file and gives its lines with their numbers.".into(),
+            description: "Reads a text file and gives its lines with their numbers, or shows an image (PNG, JPEG, GIF, \
+                          WebP). Long files come in parts: go on with offset."
+                .into(),
             schema: json!({
                 "type": "object",
                 "properties": {
@@ -99,48 +101,80 @@ impl Tool for Read {
 
     fn run(&self, arguments: &str, call: &Call) -> Running {
         match Checked::parse(arguments, &call.place) {
-            Ok(read) => off_the_loop(move || read_file(&read)),
+            Ok(read) => {
+                let desk = self.0.clone();
+                off_the_loop(move || read_file(&desk, &read))
+            }
             Err(e) => Box::pin(std::future::ready(Err(e))),
         }
     }
 }
 
-fn read_file(read: &Checked) -> Result<ToolOutput, ToolError> {
-    let path = &read.path;
-    let failed = |e: io::Error| ToolError::Failed(explain(path, &e));
-    // Before opening, because opening some devices does something.
-    refuse_special(path, fs::metadata(path).map_err(failed)?.file_type())?;
-    let flags = OFlags::NONBLOCK | OFlags::NOCTTY;
-    let flags = i32::try_from(flags.bits()).expect("open flags fit the kernel's own type");
-    let file = OpenOptions::new().read(true).custom_flags(flags).open(path).map_err(failed)?;
-    // And after it, because another file may have taken the place meanwhile.
-    let found = file.metadata().map_err(failed)?;
-    refuse_special(path, found.file_type())?;
-    let page = Page::read(BufReader::new(file), read.offset, read.limit).map_err(failed)?;
-    page.result(read, found.len())
+fn read_file(desk: &Desk, read: &Checked) -> Result<ToolOutput, ToolError> {
+    let opened = desk.files.open(&read.path).map_err(|e| refused("read", &e))?;
+    let path = show(&read.path);
+    let failed = |e: io::Error| ToolError::Failed(format!("cannot read {path}: {e}"));
+    let length = opened.meta.len();
+    if length > FILE_BYTES {
+        return read_large(opened.file, read, length).map_err(failed)?;
+    }
+    let mut content = Vec::new();
+    opened.file.take(FILE_BYTES + 1).read_to_end(&mut content).map_err(failed)?;
+    if content.len() as u64 > FILE_BYTES {
+        let grown = FileError::Changed { path: read.path.clone() };
+        return Err(refused("read", &grown));
+    }
+    let seen = hash(&content);
+    let result = match (image::format(&content), binary(&content)) {
+        (Some(format), Some(_)) => show_image(&path, content, format),
+        (_, Some(kind)) => Err(not_text(&path, kind, content.len() as u64)),
+        (_, None) => read_text(read, &content),
+    }?;
+    desk.known.remember(&opened.path, &seen);
+    Ok(result)
 }
 
-fn refuse_special(path: &Path, kind: FileType) -> Result<(), ToolError> {
-    let what = if kind.is_file() {
-        return Ok(());
-    } else if kind.is_dir() {
-        "is a directory; give a file in it"
-    } else if kind.is_fifo() {
-        "is a FIFO, which would make the call wait; give a regular file"
-    } else if kind.is_char_device() || kind.is_block_device() {
-        "is a device; give a regular file"
-    } else {
-        "is a socket or something else that has no lines; give a regular file"
-    };
-    Err(ToolError::Failed(format!("cannot read {}: it {what}", show(path))))
+fn not_text(path: &str, kind: &str, length: u64) -> ToolError {
+    ToolError::Failed(format!("cannot read {path}: it is not text but {kind}, {length} bytes"))
+}
+
+fn show_image(path: &str, content: Vec<u8>, format: ::image::ImageFormat) -> Result<ToolOutput, ToolError> {
+    let image::Shown { image, what } = image::show(content, format)
+        .map_err(|why| ToolError::Failed(format!("cannot read {path}: {why}")))?;
+    Ok(ToolOutput { images: vec![image], ..output(format!("{path}: {what}"), None) })
+}
+
+fn read_text(read: &Checked, content: &[u8]) -> Result<ToolOutput, ToolError> {
+    let Text { text, form, .. } = Text::decode(content);
+    let mut remarks = form.remarks();
+    let pairs = memchr::memmem::find_iter(text.as_bytes(), "\r\n").count();
+    let feeds = memchr::memchr_iter(b'\n', text.as_bytes()).count();
+    if pairs > 0 && pairs < feeds {
+        remarks.push(format!("{pairs} of {feeds} lines end in CRLF"));
+    }
+    let text = shown(&text, form.coding);
+    let text = if form.ending == Ending::Cr { text.replace('\r', "\n").into() } else { text };
+    let page = Page::read(Cursor::new(text.as_bytes()), read.offset, read.limit);
+    let page = page.map_err(|e| ToolError::Internal(format!("memory cannot be read: {e}")))?;
+    page.result(read, content.len() as u64, &remarks)
+}
+
+/// What is too large to be held: only what is shown is kept, and nothing is remembered, because it cannot be edited.
+fn read_large(file: File, read: &Checked, length: u64) -> io::Result<Result<ToolOutput, ToolError>> {
+    let mut file = BufReader::new(file);
+    if let Some(kind) = binary(file.fill_buf()?) {
+        return Ok(Err(not_text(&show(&read.path), kind, length)));
+    }
+    let page = Page::read(file, read.offset, read.limit)?;
+    let lossy =
+        page.lossy.then(|| "not UTF-8, bytes that are no characters are shown as \u{fffd}".to_owned());
+    Ok(page.result(read, length, &lossy.into_iter().collect::<Vec<_>>()))
 }
 
 /// Some lines of a file, and what is known of the rest.
 #[derive(Default)]
 struct Page {
     text: String,
-    /// The kind of binary content that was found instead of text.
-    binary: Option<&'static str>,
     shown: u64,
     /// Lines seen; all of them unless `far` is set.
     lines: u64,
@@ -156,12 +190,8 @@ struct Page {
 }
 
 impl Page {
-    fn read(mut file: BufReader<File>, offset: u64, limit: u64) -> io::Result<Page> {
+    fn read(file: impl BufRead, offset: u64, limit: u64) -> io::Result<Page> {
         let mut page = Page::default();
-        if let Some(kind) = binary(head(&mut file)?) {
-            page.binary = Some(kind);
-            return Ok(page);
-        }
         let mut file = file.take(SCAN_BYTES);
         let end = offset.saturating_add(limit);
         loop {
@@ -185,7 +215,8 @@ impl Page {
         let room = CONTENT_BYTES - REMARK_BYTES - self.text.len();
         let mut text = String::new();
         write!(text, "{number:>6}\t").expect("a string takes everything");
-        let words = String::from_utf8_lossy(&line.kept);
+        let kept = line.kept.strip_suffix(b"\r").unwrap_or(&line.kept);
+        let words = String::from_utf8_lossy(kept);
         self.lossy |= matches!(words, std::borrow::Cow::Owned(_)) && !line.cut();
         text.push_str(&words);
         text.push('\n');
@@ -212,13 +243,8 @@ impl Page {
         }
     }
 
-    fn result(self, read: &Checked, length: u64) -> Result<ToolOutput, ToolError> {
+    fn result(self, read: &Checked, length: u64, remarks: &[String]) -> Result<ToolOutput, ToolError> {
         let path = show(&read.path);
-        if let Some(kind) = self.binary {
-            return Err(ToolError::Failed(format!(
-                "cannot read {path}: it is not text but {kind}, {length} bytes"
-            )));
-        }
         let total = if self.far { format!("at least {}", self.lines) } else { self.lines.to_string() };
         if self.lines == 0 {
             return Ok(output(format!("{path} is empty"), None));
@@ -241,9 +267,8 @@ impl Page {
                 last + 1
             ));
         }
-        let lossy =
-            if self.lossy { "; not UTF-8, bytes that are no characters are shown as \u{fffd}" } else { "" };
-        Ok(output(format!("{path}: lines {first} to {last} of {total}{lossy}"), Some(content)))
+        let remarks: String = remarks.iter().map(|remark| format!("; {remark}")).collect();
+        Ok(output(format!("{path}: lines {first} to {last} of {total}{remarks}"), Some(content)))
     }
 }
 
@@ -283,45 +308,5 @@ impl Line {
                 return Ok(Some(line));
             }
         }
-    }
-}
-
-/// The beginning of the file, still to be read.
-fn head(file: &mut BufReader<File>) -> io::Result<&[u8]> {
-    let buffer = file.fill_buf()?;
-    Ok(&buffer[..buffer.len().min(HEAD_BYTES)])
-}
-
-/// What kind of binary content this is, if it is not text.
-fn binary(head: &[u8]) -> Option<&'static str> {
-    const KINDS: &[(&[u8], &str)] = &[
-        (b"\x89PNG\r\n\x1a\n", "a PNG image"),
-        (b"\xff\xd8\xff", "a JPEG image"),
-        (b"GIF8", "a GIF image"),
-        (b"%PDF-", "a PDF document"),
-        (b"\x7fELF", "an ELF program"),
-        (b"PK\x03\x04", "a ZIP archive"),
-        (b"\x1f\x8b", "gzip data"),
-        (b"\x28\xb5\x2f\xfd", "zstd data"),
-        (b"SQLite format 3\0", "an SQLite database"),
-    ];
-    if let Some((_, kind)) = KINDS.iter().find(|(magic, _)| head.starts_with(magic)) {
-        return Some(kind);
-    }
-    if head.starts_with(b"RIFF") && head.get(8..12) == Some(b"WEBP") {
-        return Some("a WebP image");
-    }
-    memchr::memchr(0, head).is_some().then_some("binary data of an unknown kind")
-}
-
-fn explain(path: &Path, e: &io::Error) -> String {
-    let path = show(path);
-    match e.kind() {
-        io::ErrorKind::NotFound => format!("cannot read {path}: there is no such file; check the path"),
-        io::ErrorKind::PermissionDenied => format!("cannot read {path}: its permissions forbid it"),
-        io::ErrorKind::NotADirectory => {
-            format!("cannot read {path}: something in its path is not a directory")
-        }
-        _ => format!("cannot read {path}: {e}"),
     }
 }

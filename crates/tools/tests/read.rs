@@ -4,12 +4,15 @@ use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
+use minke_files::{Files, FilesConfig};
 use minke_record::{Class, Scope};
 use minke_tool::{Call, News, Place, Tool, ToolError, ToolOutput};
 use tempfile::TempDir;
 
-fn tool() -> Arc<dyn Tool> {
-    minke_tools::builtin().into_iter().find(|tool| tool.spec().name == "Read").expect("it is built in")
+fn tool(cwd: &Path) -> Arc<dyn Tool> {
+    let config = FilesConfig { scope: place(cwd).scope, ..FilesConfig::default() };
+    let files = Arc::new(Files::new(config).expect("a directory that exists can be held"));
+    minke_tools::file_tools(&files).into_iter().find(|tool| tool.spec().name == "Read").expect("it is there")
 }
 
 fn call(place: Place) -> Call {
@@ -22,7 +25,7 @@ fn place(cwd: &Path) -> Place {
 
 async fn read(home: &TempDir, arguments: &str) -> Result<ToolOutput, ToolError> {
     let place = place(home.path());
-    let (tool, arguments) = (tool(), arguments.to_owned());
+    let (tool, arguments) = (tool(home.path()), arguments.to_owned());
     if let Err(e) = tool.prepare(&arguments, &place) {
         assert_eq!(
             tool.run(&arguments, &call(place.clone())).await,
@@ -53,21 +56,21 @@ async fn lines_come_with_their_numbers() {
     let home = tempfile::tempdir().unwrap();
     fs::write(home.path().join("a.txt"), "one\ntwo\r\n\nfour").unwrap();
     let got = read(&home, r#"{"file_path":"a.txt"}"#).await.unwrap();
-    assert_eq!(got.content.unwrap(), "     1\tone\n     2\ttwo\r\n     3\t\n     4\tfour\n");
-    assert!(got.summary.ends_with("a.txt: lines 1 to 4 of 4"), "{}", got.summary);
+    assert_eq!(got.content.unwrap(), "     1\tone\n     2\ttwo\n     3\t\n     4\tfour\n");
+    assert!(got.summary.ends_with("a.txt: lines 1 to 4 of 4; 1 of 3 lines end in CRLF"), "{}", got.summary);
     let got = read(&home, r#"{"file_path":"a.txt","offset":2,"limit":1}"#).await.unwrap();
     let content = got.content.unwrap();
-    assert!(content.starts_with("     2\ttwo\r\n[lines 2 to 2 of 4 are shown, 5 bytes"), "{content}");
+    assert!(content.starts_with("     2\ttwo\n[lines 2 to 2 of 4 are shown, 5 bytes"), "{content}");
     assert!(content.contains("go on with offset 3"), "{content}");
 }
 
 #[tokio::test]
 async fn the_action_names_the_absolute_path_and_the_class_is_pure() {
     let home = tempfile::tempdir().unwrap();
-    let action = tool().prepare(r#"{"file_path":"./d/a.txt"}"#, &place(home.path())).unwrap();
+    let action = tool(home.path()).prepare(r#"{"file_path":"./d/a.txt"}"#, &place(home.path())).unwrap();
     assert_eq!(action.reads, [home.path().join("d/a.txt").to_string_lossy()]);
     assert!(action.writes.is_empty() && !action.side_effects);
-    assert_eq!(tool().class(), Class::Pure);
+    assert_eq!(tool(home.path()).class(), Class::Pure);
 }
 
 #[tokio::test]
@@ -76,6 +79,7 @@ async fn what_is_not_a_text_file_is_refused_with_its_kind() {
     let at = |name: &str| home.path().join(name);
     fs::create_dir(at("dir")).unwrap();
     fs::write(at("pic"), b"\x89PNG\r\n\x1a\n....").unwrap();
+    fs::write(at("pdf"), b"%PDF-1.7\n").unwrap();
     fs::write(at("data"), b"abc\0def").unwrap();
     let made = std::process::Command::new("mkfifo").arg(at("fifo")).status().unwrap();
     assert!(made.success());
@@ -83,11 +87,12 @@ async fn what_is_not_a_text_file_is_refused_with_its_kind() {
     let cases = [
         ("dir", "is a directory"),
         ("none", "there is no such file"),
-        ("pic", "not text but a PNG image, 12 bytes"),
+        ("pic", "damaged or too large image"),
+        ("pdf", "not text but a PDF document, 9 bytes"),
         ("data", "binary data of an unknown kind, 7 bytes"),
         ("fifo", "is a FIFO"),
         ("sock", "is a socket"),
-        ("/dev/null", "is a device"),
+        ("/dev/null", "outside of the scope"),
         ("pic/x", "not a directory"),
     ];
     for (name, why) in cases {
@@ -167,7 +172,7 @@ async fn text_that_is_not_utf8_is_shown_and_said() {
     fs::write(home.path().join("latin"), b"caf\xe9\n").unwrap();
     let got = read(&home, r#"{"file_path":"latin"}"#).await.unwrap();
     assert!(got.summary.contains("not UTF-8"), "{}", got.summary);
-    assert_eq!(got.content.unwrap(), "     1\tcaf\u{fffd}\n");
+    assert_eq!(got.content.unwrap(), "     1\tcafé\n");
 }
 
 #[tokio::test]
@@ -178,4 +183,72 @@ async fn a_huge_sparse_file_ends_soon() {
     file.set_len(1 << 40).unwrap();
     let content = read(&home, r#"{"file_path":"sparse"}"#).await.unwrap().content.unwrap();
     assert!(content.len() <= 64 * 1024 && content.contains("of at least 1 are shown"), "{}", content.len());
+}
+
+#[tokio::test]
+async fn every_encoding_that_is_known_is_shown_as_text() {
+    let home = tempfile::tempdir().unwrap();
+    let utf16 = |text: &str| -> Vec<u8> { text.encode_utf16().flat_map(u16::to_le_bytes).collect() };
+    for (name, bytes, said) in [
+        ("mark", b"\xef\xbb\xbfa\xc3\xa4\nb\n".to_vec(), "byte order mark"),
+        ("wide", utf16("\u{feff}aä\nb\n"), "UTF-16LE"),
+        ("crlf", b"a\xc3\xa4\r\nb\r\n".to_vec(), "CRLF line ends"),
+        ("cr", b"a\xc3\xa4\rb\r".to_vec(), "CR line ends"),
+        ("plain", b"a\xc3\xa4\nb\n".to_vec(), "of 2"),
+    ] {
+        fs::write(home.path().join(name), bytes).unwrap();
+        let got = read(&home, &format!(r#"{{"file_path":"{name}"}}"#)).await.unwrap();
+        assert_eq!(got.content.unwrap(), "     1\taä\n     2\tb\n", "{name}");
+        assert!(got.summary.ends_with(said), "{name}: {}", got.summary);
+    }
+    fs::write(home.path().join("stray"), b"\xc3\xa4 \xc3\xb6 \xff\n").unwrap();
+    let got = read(&home, r#"{"file_path":"stray"}"#).await.unwrap();
+    assert_eq!(got.content.unwrap(), "     1\tä ö \u{fffd}\n");
+    assert!(got.summary.contains("no characters are shown as"), "{}", got.summary);
+}
+
+fn picture(width: u32, height: u32, format: image::ImageFormat) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let noise = image::RgbImage::from_fn(width, height, |x, y| {
+        let n = x.wrapping_mul(2_654_435_761).wrapping_add(y.wrapping_mul(40_503));
+        image::Rgb([n as u8, (n >> 8) as u8, (n >> 16) as u8])
+    });
+    let picture = image::DynamicImage::from(noise);
+    picture.write_to(&mut std::io::Cursor::new(&mut bytes), format).expect("memory takes everything");
+    bytes
+}
+
+#[tokio::test]
+async fn an_image_is_shown_in_a_size_that_a_model_takes() {
+    use image::ImageFormat::{Gif, Jpeg, Png, WebP};
+    let home = tempfile::tempdir().unwrap();
+    for (format, media_type) in
+        [(Png, "image/png"), (Jpeg, "image/jpeg"), (Gif, "image/gif"), (WebP, "image/webp")]
+    {
+        let bytes = picture(40, 30, format);
+        // The name says nothing, the content does.
+        fs::write(home.path().join("p.txt"), &bytes).unwrap();
+        let got = read(&home, r#"{"file_path":"p.txt"}"#).await.unwrap();
+        assert!(got.summary.contains("40 × 30 pixels") && got.content.is_none(), "{}", got.summary);
+        assert_eq!(got.images.len(), 1);
+        assert_eq!((got.images[0].media_type.as_str(), &got.images[0].bytes), (media_type, &bytes));
+        // Half of one would be refused by the model, and the conversation with it.
+        fs::write(home.path().join("half"), &bytes[..bytes.len() / 2]).unwrap();
+        match read(&home, r#"{"file_path":"half"}"#).await {
+            Err(ToolError::Failed(text)) => assert!(text.contains("damaged"), "{format:?}: {text}"),
+            // What there is of a JPEG can be shown, written anew.
+            Ok(got) => assert!(format == Jpeg && got.images[0].media_type == "image/png", "{format:?}"),
+            Err(other) => panic!("{format:?}: {other:?}"),
+        }
+    }
+    fs::write(home.path().join("wide"), picture(3_000, 20, Png)).unwrap();
+    let got = read(&home, r#"{"file_path":"wide"}"#).await.unwrap();
+    assert!(got.summary.contains("3000 × 20 pixels, shown as 1568 × 10"), "{}", got.summary);
+    let small = image::load_from_memory(&got.images[0].bytes).unwrap();
+    assert_eq!((small.width(), small.height()), (1_568, 10));
+    // A few bytes that claim to be a wall of pixels.
+    let mut bomb = picture(8, 8, Png);
+    bomb[16..24].copy_from_slice(&[0, 0, 0xff, 0xff, 0, 0, 0xff, 0xff]);
+    fs::write(home.path().join("bomb"), bomb).unwrap();
+    assert!(failed(&home, r#"{"file_path":"bomb"}"#).await.contains("damaged or too large"));
 }
