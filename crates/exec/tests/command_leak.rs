@@ -108,6 +108,8 @@ fn nothing_grows_with_the_number_of_commands() {
             // Of the remembered ones the list is full in the long run only; each keeps at most its last words.
             assert!(after.resident_kib <= before.resident_kib + 8 * 1024, "memory: {before:?} {after:?}");
             assert!(home.files().is_empty(), "{:?}", home.files());
+            let fences = std::fs::File::open(home.at("fences")).unwrap();
+            assert!(fences.try_lock().is_ok(), "no fence is alive");
         });
     }
 }

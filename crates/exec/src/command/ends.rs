@@ -9,7 +9,6 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 use rustix::fs::OFlags;
-use rustix::pipe::PipeFlags;
 use rustix::pty::OpenptFlags;
 use rustix::termios::Winsize;
 
@@ -32,11 +31,11 @@ pub(super) struct Ends {
 impl Ends {
     /// One pipe for both outputs, so that their order is kept; the input is a pipe of its own or empty.
     pub(super) fn pipes(with_input: bool) -> io::Result<Ends> {
-        let (output, stdout) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC)?;
+        let (output, stdout) = pipe()?;
         rustix::io::ioctl_fionbio(&output, true)?;
         let stderr = stdout.try_clone()?;
         let (stdin, input) = if with_input {
-            let (stdin, input) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC)?;
+            let (stdin, input) = pipe()?;
             rustix::io::ioctl_fionbio(&input, true)?;
             (stdin, Some(input))
         } else {
@@ -59,6 +58,12 @@ impl Ends {
         let (stdout, stderr) = (slave.try_clone()?, slave.try_clone()?);
         Ok(Ends { stdin: slave, stdout, stderr, output: master, input })
     }
+}
+
+/// The ends to read from and to write to. Neither is inherited by accident.
+pub(super) fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
+    let (reader, writer) = io::pipe()?;
+    Ok((reader.into(), writer.into()))
 }
 
 #[cfg(target_os = "linux")]

@@ -9,9 +9,9 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
-use rustix::pipe::PipeFlags;
 use tokio::task::JoinHandle;
 
+use super::ends::pipe;
 use super::heard::Heard;
 use super::order::CommandError;
 
@@ -31,26 +31,26 @@ pub(super) fn lock(heard: &Shared) -> MutexGuard<'_, Heard> {
 pub(super) struct Ear {
     thread: JoinHandle<()>,
     /// The thread ends when this is closed.
-    _alive: OwnedFd,
+    alive: OwnedFd,
 }
 
 impl Ear {
     /// Listens on `source`, which must not block, until its end.
     pub(super) fn open(source: OwnedFd, heard: &Shared) -> Result<Ear, CommandError> {
-        let (watched, alive) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC)
-            .map_err(|e| CommandError::Io { what: "make a pipe to listen to a command", source: e.into() })?;
+        let (watched, alive) = pipe()
+            .map_err(|source| CommandError::Io { what: "make a pipe to listen to a command", source })?;
         let heard = Arc::clone(heard);
         let thread = tokio::task::spawn_blocking(move || listen(&source, &watched, &heard));
-        Ok(Ear { thread, _alive: alive })
+        Ok(Ear { thread, alive })
     }
 
     /// Hears the rest of a command whose tree is dead.
     pub(super) async fn drain(self) -> Result<(), CommandError> {
-        let Ear { mut thread, _alive } = self;
+        let Ear { mut thread, alive } = self;
         let ended = match tokio::time::timeout(DRAIN, &mut thread).await {
             Ok(ended) => ended,
             Err(_) => {
-                drop(_alive);
+                drop(alive);
                 thread.await
             }
         };

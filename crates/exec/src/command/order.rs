@@ -68,11 +68,11 @@ pub struct Finished {
     /// Of the whole output.
     pub lines: u64,
     pub bytes: u64,
-    /// Bytes that are neither in the file nor in the tail for sure: beyond `FILE_BYTES`, or `unkept`.
+    /// Bytes that the file should hold and does not: those beyond `FILE_BYTES`, or all after it failed.
     pub dropped: u64,
     /// Where the whole output stands, if it does not fit.
     pub file: Option<PathBuf>,
-    /// Why the file does not hold everything below its bound.
+    /// What went wrong in hearing or keeping the output, if anything did.
     pub unkept: Option<String>,
     pub took: Duration,
 }
@@ -100,7 +100,7 @@ pub struct Piece {
     /// All that it has said so far.
     pub bytes: u64,
     pub file: Option<PathBuf>,
-    /// Why the file does not hold everything below its bound.
+    /// What went wrong in hearing or keeping the output, if anything did.
     pub unkept: Option<String>,
 }
 

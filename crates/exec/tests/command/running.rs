@@ -141,7 +141,7 @@ async fn a_terminal_is_one() {
         let home = Home::new();
         let commands = home.commands(tier);
         let line = "test -t 0 && test -t 1 && test -t 2 && echo all; stty size; echo $TERM; \
-                    ps -o tty= -p $$ | grep -q pts && echo mine; printf 'no break'; : < /dev/tty && echo open";
+                    printf 'no break'; : < /dev/tty && echo open";
         let order = RunOrder { tty: true, ..home.order(&commands, line) };
         let finished = commands.run(order, &News::nobody()).await.unwrap();
         let said = finished.tail.replace("\r\n", "\n");
@@ -213,4 +213,30 @@ async fn the_fence_is_that_of_the_moment_of_starting() {
     spec.lock().unwrap().read_only = true;
     let after = commands.run(home.order(&commands, write), &News::nobody()).await.unwrap();
     assert_ne!(after.exit, Exit::Code(0), "{}", after.tail);
+}
+
+/// Only where nothing holds a command can a process outside its tree get at its pipe.
+#[tokio::test]
+#[cfg(target_os = "linux")]
+async fn a_stranger_who_holds_the_pipe_holds_nobody_up() {
+    let home = Home::new();
+    let commands = home.commands(Tier::Off);
+    let told = Told::default();
+    let news = told.news();
+    let order = home.order(&commands, "echo $$; until [ -e go ]; do :; done; echo over");
+    let stranger = async {
+        crate::support::until_async(Duration::from_secs(10), "its number", || !told.joined().is_empty())
+            .await;
+        let pipe = format!("/proc/{}/fd/1", told.joined().trim());
+        let held = std::fs::File::options().write(true).open(pipe).unwrap();
+        std::fs::write(home.work().join("go"), "").unwrap();
+        held
+    };
+    let began = Instant::now();
+    let (finished, held) = tokio::join!(commands.run(order, &news), stranger);
+    let finished = finished.unwrap();
+    assert_eq!(finished.exit, Exit::Code(0));
+    assert!(finished.tail.ends_with("\nover\n"), "{}", finished.tail);
+    assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
+    drop(held);
 }

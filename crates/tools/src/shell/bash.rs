@@ -12,9 +12,7 @@ use minke_tool::{Call, News, Place, Running, Tool, ToolError, ToolOutput};
 use serde::Deserialize;
 use serde_json::json;
 
-use super::{
-    GRACE, counted, exit_words, explain, first_line, seconds, spoken, where_the_rest_is, with_commands,
-};
+use super::{GRACE, counted, exit_words, explain, first_line, framed, seconds, spoken, with_commands};
 use crate::arguments::{output, parse};
 
 const TIMEOUT: Duration = Duration::from_secs(120);
@@ -163,22 +161,15 @@ async fn run(
 
 /// What the command said; if it is only the end of it, a first line says so and where the whole is.
 fn content(finished: &Finished) -> Option<String> {
-    if finished.bytes == 0 {
-        return None;
-    }
     let Finished { tail, lines, bytes, dropped, file, unkept, .. } = finished;
-    if tail.len() as u64 == *bytes {
-        return Some(tail.clone());
-    }
-    let mut header = format!(
-        "[{} and {}; this is the end; {}",
-        counted(*lines, "line"),
-        counted(*bytes, "byte"),
-        where_the_rest_is(file.as_deref(), unkept.as_deref()),
-    );
-    if *dropped > 0 && unkept.is_none() {
-        let kept = FILE_BYTES / (1024 * 1024);
-        header.push_str(&format!(" up to its bound of {kept} MiB ({} beyond it)", counted(*dropped, "byte")));
-    }
-    Some(format!("{header}]\n{tail}"))
+    let cut = (tail.len() as u64 != *bytes).then(|| {
+        let all = format!("{} and {}; this is the end", counted(*lines, "line"), counted(*bytes, "byte"));
+        if *dropped > 0 && unkept.is_none() {
+            let most = FILE_BYTES / (1024 * 1024);
+            format!("{all}; of the whole only the first {most} MiB are kept")
+        } else {
+            all
+        }
+    });
+    framed(cut, file.as_deref(), unkept.as_deref(), tail)
 }

@@ -18,8 +18,6 @@ use minke_exec::command::{CommandError, Commands};
 use minke_exec::fence::Exit;
 use minke_tool::{Running, Tool, ToolError, ToolOutput};
 
-use crate::arguments::show;
-
 /// How much of a command a summary repeats.
 const LINE_CHARS: usize = 80;
 /// Seconds that a call may take beyond what it was asked to wait: for the fence, for killing, for the last words.
@@ -128,15 +126,18 @@ fn signal_name(signal: i32) -> Option<&'static str> {
     names.into_iter().find(|(number, _)| *number == signal).map(|(_, name)| name)
 }
 
-/// What the file of an output holds, in words for a model.
-fn where_the_rest_is(file: Option<&Path>, unkept: Option<&str>) -> String {
-    let file = file.map(|file| format!("all of it is in {}", show(file)));
-    let unkept = unkept.map(|why| format!("it could not be kept whole: {why}"));
-    match (file, unkept) {
-        (Some(file), None) => file,
-        (Some(file), Some(why)) => format!("{file}, but {why}"),
-        (None, Some(why)) => why,
-        (None, None) => "the rest is not kept".to_owned(),
+/// Output for a model: in front of it, what it lacks and where that is.
+fn framed(cut: Option<String>, file: Option<&Path>, unkept: Option<&str>, text: &str) -> Option<String> {
+    let mut notes: Vec<String> = cut.into_iter().collect();
+    if !notes.is_empty() {
+        // Whole, however long it is: it is there to be read from.
+        notes.extend(file.map(|file| format!("all of it is in {}", file.display())));
+    }
+    notes.extend(unkept.map(|why| format!("some of it may be lost: {why}")));
+    match (notes.is_empty(), text.is_empty()) {
+        (true, true) => None,
+        (true, false) => Some(text.to_owned()),
+        (false, _) => Some(format!("[{}]\n{text}", notes.join("; "))),
     }
 }
 

@@ -10,8 +10,7 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::{
-    GRACE, checked_id, counted, exit_words, explain, first_line, seconds, spoken, where_the_rest_is,
-    with_commands,
+    GRACE, checked_id, counted, exit_words, explain, first_line, framed, seconds, spoken, with_commands,
 };
 use crate::arguments::{output, parse};
 
@@ -111,13 +110,7 @@ async fn run(commands: Arc<Commands>, Checked { id, wait }: Checked) -> Result<T
 }
 
 fn content(piece: &Piece) -> Option<String> {
-    if piece.skipped == 0 {
-        return Some(piece.text.clone()).filter(|text| !text.is_empty());
-    }
-    let rest = where_the_rest_is(piece.file.as_deref(), piece.unkept.as_deref());
-    Some(format!(
-        "[{} before this were left out; {rest}]\n{}",
-        counted(piece.skipped, "new byte"),
-        piece.text
-    ))
+    let Piece { skipped, text, file, unkept, .. } = piece;
+    let cut = (*skipped > 0).then(|| format!("{} before this were left out", counted(*skipped, "new byte")));
+    framed(cut, file.as_deref(), unkept.as_deref(), text)
 }
