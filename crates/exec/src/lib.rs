@@ -8,5 +8,6 @@ pub mod fence;
 mod limits;
 
 pub mod address;
+pub mod proxy;
 
 pub mod command;

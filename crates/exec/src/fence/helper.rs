@@ -13,6 +13,7 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::ExitCode;
 
+use minke_policy::Tier;
 use rustix::process::Pid;
 
 use super::control::{self, Said};
@@ -20,7 +21,7 @@ use super::plan::Errand;
 use super::sys::{self, Forked};
 use super::tree;
 use super::walls::Walls;
-use super::watch::{Over, watch};
+use super::watch::watch;
 
 /// What the helper is called: `argv[0]` of its process.
 pub(super) const NAME: &str = "minke-fence";
@@ -72,7 +73,7 @@ pub fn helper_main() -> ExitCode {
     }
 }
 
-fn say_failure(line: &UnixStream, failure: Failure) {
+pub(super) fn say_failure(line: &UnixStream, failure: Failure) {
     let said = match failure {
         Failure::Broken(why) => Said::Broken(why),
         Failure::Refused(why) => Said::Refused(why),
@@ -91,7 +92,12 @@ fn serve(line: &UnixStream) -> Result<(), Failure> {
     let line = line.try_clone().step(|| "keeping the line".to_owned())?;
     let held = Held { line, stdio: [stdin, stdout, stderr], lock };
     rustix::process::chdir("/").step(|| "leaving the pod's directory".to_owned())?;
-    watcher(&errand, held)
+    match errand.plan.tier {
+        #[cfg(target_os = "linux")]
+        Tier::A => super::inner::serve(&errand, held),
+        Tier::B | Tier::Off => watcher(&errand, held),
+        other => Err(Failure::Broken(format!("a fence of tier {other} is not made by this helper"))),
+    }
 }
 
 /// Tiers without a pid namespace: this process watches, and kills what is left.
@@ -101,9 +107,8 @@ fn watcher(errand: &Errand, held: Held) -> Result<(), Failure> {
         .step(|| "becoming the parent of orphans".to_owned())?;
     let ends = sys::child_ends().step(|| "hearing of children".to_owned())?;
     let command = launch(errand, held.stdio, &held.line)?;
-    match watch(&held.line, command, &ends) {
-        Over::Ended | Over::Kill => tree::end_descendants(),
-    }
+    watch(&held.line, command, &ends);
+    tree::end_descendants();
     Ok(())
 }
 
@@ -168,11 +173,42 @@ fn become_command(errand: &Errand, stdio: [OwnedFd; 3]) -> Result<std::convert::
         sys::set_limits(&errand.limits).step(|| "setting limits".to_owned())?;
     }
     #[cfg(target_os = "linux")]
-    if errand.plan.walls.has(Walls::DESCRIPTORS) {
-        sys::close_from_on_exec(3).step(|| "closing descriptors".to_owned())?;
+    {
+        if errand.plan.walls.has(Walls::DESCRIPTORS) {
+            sys::close_from_on_exec(3).step(|| "closing descriptors".to_owned())?;
+        }
+        if errand.plan.tier != Tier::Off {
+            close_walls(&errand.plan)?;
+        }
     }
     sys::reset_signals();
     execute(errand, &argv, &environment)
+}
+
+/// The walls that a process puts around itself, in the order in which each leaves room for the next.
+#[cfg(target_os = "linux")]
+fn close_walls(plan: &super::plan::Plan) -> Result<(), Failure> {
+    use super::landlock::{self, Beside};
+    use super::seccomp::{self, Sieve};
+    let walls = plan.walls;
+    super::inner::drop_powers(walls)?;
+    let least = if plan.tier == Tier::B { landlock::ALONE } else { landlock::BESIDE_MOUNTS };
+    let abi = landlock::abi();
+    if abi < least {
+        return Err(Failure::Broken(format!("Landlock {least} is needed, this kernel has {abi}")));
+    }
+    let beside = Beside {
+        files: walls.has(Walls::LANDLOCK_FILES),
+        // With a proxy only the loopback address of the fence exists, and servers under test use it.
+        tcp: walls.has(Walls::LANDLOCK_TCP) && plan.proxy.is_none(),
+        scope: walls.has(Walls::LANDLOCK_SCOPE),
+    };
+    landlock::restrict(&plan.rules, beside).step(|| "closing the Landlock domain".to_owned())?;
+    if walls.has(Walls::SECCOMP_SOCKETS) || walls.has(Walls::SECCOMP_CALLS) {
+        seccomp::restrict(Sieve { loopback: plan.proxy.is_some(), walls })
+            .step(|| "installing the filter of system calls".to_owned())?;
+    }
+    Ok(())
 }
 
 fn strings(errand: &Errand) -> Result<(Vec<CString>, Vec<CString>), Failure> {

@@ -4,9 +4,24 @@
 //! (`plan`), starting and ending (`started`), the helper that puts up the walls and execs (`helper`).
 //! A command runs behind its walls or not at all (`tests/fence.rs`, `a_fence_that_cannot_stand_runs_nothing`).
 
+#[cfg(target_os = "linux")]
+mod carrier;
+mod compile;
 mod control;
 mod helper;
+#[cfg(target_os = "linux")]
+mod inner;
+mod landlock;
+#[cfg(target_os = "linux")]
+mod mounts;
+mod placeholders;
+mod places;
 mod plan;
+#[cfg(target_os = "linux")]
+mod prepare;
+mod repositories;
+#[cfg(target_os = "linux")]
+mod seccomp;
 mod started;
 mod sys;
 mod tree;
@@ -22,6 +37,7 @@ use minke_record::Scope;
 pub use crate::env::EnvRules;
 pub use crate::limits::Limits;
 pub use helper::{helper_main, is_helper};
+pub use placeholders::tidy;
 pub use started::{Exit, Start, Started};
 pub use walls::Walls;
 
@@ -131,14 +147,14 @@ pub struct Fence {
 impl Fence {
     /// Walls for what a pod may touch now. Looks at the file system, changes nothing.
     pub fn compile(tier: Tier, spec: &FenceSpec) -> Result<Fence, FenceError> {
-        let plan = plan::compile(tier, spec, Walls::ALL)?;
+        let plan = compile::compile(tier, spec, Walls::ALL)?;
         Ok(Fence { tier, helper: Helper::default(), plan })
     }
 
     /// The same with some walls left out, to show what each of them holds. No configuration leads here.
     #[doc(hidden)]
     pub fn compile_without(tier: Tier, spec: &FenceSpec, left_out: Walls) -> Result<Fence, FenceError> {
-        let plan = plan::compile(tier, spec, Walls::ALL.without(left_out))?;
+        let plan = compile::compile(tier, spec, Walls::ALL.without(left_out))?;
         Ok(Fence { tier, helper: Helper::default(), plan })
     }
 

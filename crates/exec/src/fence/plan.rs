@@ -11,8 +11,8 @@ use std::path::PathBuf;
 
 use minke_policy::Tier;
 
+use super::landlock::Rights;
 use super::walls::Walls;
-use super::{FenceError, FenceSpec};
 
 /// What is the same for every command of a fence.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -22,6 +22,56 @@ pub(super) struct Plan {
     /// The lock file of the pod's fences.
     pub(super) fences: PathBuf,
     pub(super) env: BTreeMap<OsString, OsString>,
+    /// The socket of the pod's proxy.
+    pub(super) proxy: Option<PathBuf>,
+    /// The root itself is granted.
+    pub(super) writable_root: bool,
+    /// What becomes `/tmp`.
+    pub(super) tmp: PathBuf,
+    pub(super) mounts: Vec<Mount>,
+    pub(super) protected: Vec<Protected>,
+    pub(super) rules: Vec<(PathBuf, Rights)>,
+}
+
+/// One place whose look differs inside the fence.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Mount {
+    pub(super) at: PathBuf,
+    pub(super) what: What,
+}
+
+impl Mount {
+    pub(super) fn new(at: impl Into<PathBuf>, what: What) -> Mount {
+        Mount { at: at.into(), what }
+    }
+}
+
+/// What a place is inside the fence.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum What {
+    /// The pod's own temporary directory.
+    Tmp { write: bool },
+    /// May be written.
+    Grant,
+    /// May be read, though what lies around it is masked.
+    Shown,
+    /// Denied to write, or lent to another pod.
+    Lent,
+    /// Denied to read.
+    Hidden,
+    /// A secret, or a directory of ours.
+    Masked,
+    /// Inside a protected name, and lifted by a person.
+    Lifted,
+}
+
+/// A name that is not to be written below a directory.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Protected {
+    pub(super) root: PathBuf,
+    pub(super) name: PathBuf,
+    /// It is held even where nothing is there yet.
+    pub(super) missing: bool,
 }
 
 /// What is one command's own.
@@ -35,31 +85,44 @@ pub(super) struct Errand {
     pub(super) limits: Vec<(u32, u64)>,
 }
 
-pub(super) fn compile(tier: Tier, spec: &FenceSpec, walls: Walls) -> Result<Plan, FenceError> {
-    match tier {
-        Tier::Off => {}
-        Tier::D => {
-            return Err(FenceError::NoFence { why: "no tier of fence works on this machine".to_owned() });
-        }
-        Tier::A | Tier::APrime | Tier::B | Tier::C => {
-            return Err(FenceError::CannotExpress { tier, why: "this tier cannot be made here".to_owned() });
-        }
-    }
-    let mut env = crate::env::build(&spec.env, std::env::vars_os());
-    env.entry("TMPDIR".into()).or_insert_with(|| spec.dirs.tmp.clone().into());
-    Ok(Plan { tier, walls, fences: spec.dirs.fences.clone(), env })
-}
+const WHATS: [What; 8] = [
+    What::Tmp { write: false },
+    What::Tmp { write: true },
+    What::Grant,
+    What::Shown,
+    What::Lent,
+    What::Hidden,
+    What::Masked,
+    What::Lifted,
+];
 
 impl Errand {
     pub(super) fn encode(&self) -> Vec<u8> {
         let mut out = Writer(Vec::with_capacity(4096));
-        let Plan { tier, walls, fences, env } = &self.plan;
+        let Plan { tier, walls, fences, env, proxy, writable_root, tmp, mounts, protected, rules } =
+            &self.plan;
         out.text(tier.as_str().as_ref());
         out.number(u64::from(walls.bits()));
         out.text(fences.as_os_str());
         out.many(env.iter(), |out, (name, value)| {
             out.text(name);
             out.text(value);
+        });
+        out.many(proxy.iter(), |out, socket| out.text(socket.as_os_str()));
+        out.number(u64::from(*writable_root));
+        out.text(tmp.as_os_str());
+        out.many(mounts.iter(), |out, mount| {
+            out.text(mount.at.as_os_str());
+            out.number(WHATS.iter().position(|what| *what == mount.what).unwrap_or(WHATS.len()) as u64);
+        });
+        out.many(protected.iter(), |out, held| {
+            out.text(held.root.as_os_str());
+            out.text(held.name.as_os_str());
+            out.number(u64::from(held.missing));
+        });
+        out.many(rules.iter(), |out, (path, rights)| {
+            out.text(path.as_os_str());
+            out.number(rights.bits());
         });
         out.many(self.argv.iter(), |out, argument| out.text(argument));
         out.text(self.cwd.as_os_str());
@@ -77,7 +140,19 @@ impl Errand {
         let walls = Walls::from_bits(from.small()?);
         let fences = from.path()?;
         let env = from.many(|from| Ok((from.text()?, from.text()?)))?.into_iter().collect();
-        let plan = Plan { tier, walls, fences, env };
+        let proxy = from.many(Reader::path)?.pop();
+        let writable_root = from.number()? != 0;
+        let tmp = from.path()?;
+        let mounts = from.many(|from| {
+            let at = from.path()?;
+            let what = usize::try_from(from.number()?).ok().and_then(|place| WHATS.get(place));
+            Ok(Mount { at, what: *what.ok_or_else(cut)? })
+        })?;
+        let protected = from.many(|from| {
+            Ok(Protected { root: from.path()?, name: from.path()?, missing: from.number()? != 0 })
+        })?;
+        let rules = from.many(|from| Ok((from.path()?, Rights::from_bits(from.number()?))))?;
+        let plan = Plan { tier, walls, fences, env, proxy, writable_root, tmp, mounts, protected, rules };
         let argv = from.many(Reader::text)?;
         let cwd = from.path()?;
         let tty = from.number()? != 0;
@@ -145,5 +220,52 @@ impl Reader<'_> {
             return Err(cut());
         }
         (0..count).map(|_| each(self)).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn errand() -> Errand {
+        let plan = Plan {
+            tier: Tier::APrime,
+            walls: Walls::ALL.without(Walls::MASKS),
+            fences: "/run/pods/a/fences".into(),
+            env: BTreeMap::from([("PATH".into(), OsString::from_vec(vec![0xff, b'x']))]),
+            proxy: Some("/run/proxy.sock".into()),
+            writable_root: true,
+            tmp: "/run/pods/a/tmp".into(),
+            mounts: WHATS.iter().map(|what| Mount::new("/w", *what)).collect(),
+            protected: vec![Protected { root: "/w".into(), name: ".git/hooks".into(), missing: true }],
+            rules: vec![("/usr".into(), Rights::READ), ("/w".into(), Rights::WRITE)],
+        };
+        Errand {
+            plan,
+            argv: vec!["sh".into(), "".into()],
+            cwd: "/w".into(),
+            tty: true,
+            limits: vec![(4, u64::MAX)],
+        }
+    }
+
+    #[test]
+    fn a_plan_arrives_as_it_was_sent() {
+        let errand = errand();
+        assert_eq!(Errand::decode(&errand.encode()).unwrap(), errand);
+    }
+
+    #[test]
+    fn a_damaged_plan_is_refused() {
+        let bytes = errand().encode();
+        for end in 0..bytes.len() {
+            assert!(Errand::decode(&bytes[..end]).is_err(), "cut at {end}");
+        }
+        let mut longer = bytes.clone();
+        longer.push(0);
+        assert!(Errand::decode(&longer).is_err());
+        let mut endless = bytes;
+        endless[..8].copy_from_slice(&u64::MAX.to_le_bytes());
+        assert!(Errand::decode(&endless).is_err());
     }
 }

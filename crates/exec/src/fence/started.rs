@@ -94,9 +94,8 @@ fn hold(fences: &Path) -> Result<OwnedFd, FenceError> {
     let mut options = File::options();
     let file = options
         .read(true)
-        .write(true)
+        .append(true)
         .create(true)
-        .truncate(false)
         .open(fences)
         .map_err(|e| FenceError::broken(&what(), e))?;
     for _ in 0..LOCK_TRIES {

@@ -156,3 +156,118 @@ pub(super) fn set_limits(limits: &[(u32, u64)]) -> io::Result<()> {
     }
     Ok(())
 }
+
+/// Forks into new namespaces. The child sees none of its parent's threads, because there are none.
+#[cfg(target_os = "linux")]
+pub(super) fn clone_namespaces(flags: i32) -> io::Result<Forked> {
+    let flags = libc::c_ulong::try_from(flags | libc::SIGCHLD).map_err(io::Error::other)?;
+    // SAFETY: without a new stack and without shared memory this is `fork`; the process has one thread.
+    let pid = unsafe { libc::syscall(libc::SYS_clone, flags, 0_usize, 0_usize, 0_usize, 0_usize) };
+    match i32::try_from(pid) {
+        Ok(0) => Ok(Forked::Child),
+        Ok(pid) if pid > 0 => Ok(Forked::Parent(pid)),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// Attributes of a mount.
+#[cfg(target_os = "linux")]
+#[derive(Clone, Copy)]
+pub(super) struct Attributes(u64);
+
+#[cfg(target_os = "linux")]
+impl Attributes {
+    pub(super) const READ_ONLY: Attributes = Attributes(libc::MOUNT_ATTR_RDONLY);
+    pub(super) const NO_SUID: Attributes = Attributes(libc::MOUNT_ATTR_NOSUID);
+    pub(super) const NO_DEVICES: Attributes = Attributes(libc::MOUNT_ATTR_NODEV);
+}
+
+#[cfg(target_os = "linux")]
+impl std::ops::BitOr for Attributes {
+    type Output = Attributes;
+    fn bitor(self, other: Attributes) -> Attributes {
+        Attributes(self.0 | other.0)
+    }
+}
+
+#[cfg(target_os = "linux")]
+impl std::ops::BitOrAssign for Attributes {
+    fn bitor_assign(&mut self, other: Attributes) {
+        *self = *self | other;
+    }
+}
+
+/// Sets attributes of a mount, and of everything mounted below it.
+#[cfg(target_os = "linux")]
+pub(super) fn set_attributes(
+    mount: std::os::fd::BorrowedFd<'_>,
+    attributes: Attributes,
+    recursive: bool,
+) -> io::Result<()> {
+    use std::os::fd::AsRawFd;
+    let set = libc::mount_attr { attr_set: attributes.0, attr_clr: 0, propagation: 0, userns_fd: 0 };
+    let flags = libc::AT_EMPTY_PATH | if recursive { libc::AT_RECURSIVE } else { 0 };
+    // SAFETY: the path is empty, the structure is the kernel's and its size is given.
+    let done = unsafe {
+        libc::syscall(
+            libc::SYS_mount_setattr,
+            mount.as_raw_fd(),
+            c"".as_ptr(),
+            flags,
+            &raw const set,
+            std::mem::size_of::<libc::mount_attr>(),
+        )
+    };
+    if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Gives up all capabilities, also those that a later execution could bring.
+#[cfg(target_os = "linux")]
+pub(super) fn drop_capabilities() -> io::Result<()> {
+    // Beyond the last one the kernel says so.
+    for capability in 0..64 {
+        // SAFETY: the call takes numbers only.
+        if unsafe { libc::prctl(libc::PR_CAPBSET_DROP, capability, 0, 0, 0) } != 0 {
+            let error = io::Error::last_os_error();
+            match error.raw_os_error() {
+                Some(libc::EINVAL) => break,
+                // An ordinary user has none to give up, and `no_new_privs` sees to it that none are given.
+                Some(libc::EPERM) => break,
+                _ => return Err(error),
+            }
+        }
+    }
+    // SAFETY: the call takes numbers only; kernels without ambient capabilities refuse it, and have none.
+    unsafe { libc::prctl(libc::PR_CAP_AMBIENT, libc::PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0) };
+    // Version 3 of the interface: this process, and two sets of three words that are zero.
+    let header: [u32; 2] = [0x2008_0522, 0];
+    let none: [u32; 6] = [0; 6];
+    // SAFETY: both structures have the layout that this version of the interface names.
+    match unsafe { libc::syscall(libc::SYS_capset, header.as_ptr(), none.as_ptr()) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// Brings the loopback device of a new net namespace up.
+#[cfg(target_os = "linux")]
+pub(super) fn bring_loopback_up() -> io::Result<()> {
+    use std::os::fd::AsRawFd;
+    let socket = rustix::net::socket(rustix::net::AddressFamily::INET, rustix::net::SocketType::DGRAM, None)?;
+    // SAFETY: the structure is zeroed, which is valid for it; the name fits and ends with a NUL; the kernel reads and
+    // writes only within it.
+    unsafe {
+        let mut request: libc::ifreq = std::mem::zeroed();
+        for (to, from) in request.ifr_name.iter_mut().zip(b"lo\0") {
+            *to = *from as libc::c_char;
+        }
+        if libc::ioctl(socket.as_raw_fd(), libc::SIOCGIFFLAGS as _, &raw mut request) != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        request.ifr_ifru.ifru_flags |= (libc::IFF_UP | libc::IFF_RUNNING) as libc::c_short;
+        if libc::ioctl(socket.as_raw_fd(), libc::SIOCSIFFLAGS as _, &raw const request) != 0 {
+            return Err(io::Error::last_os_error());
+        }
+    }
+    Ok(())
+}

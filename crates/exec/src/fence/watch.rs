@@ -11,16 +11,8 @@ use rustix::process::{Pid, Signal, WaitOptions, WaitStatus};
 
 use super::control::{Asked, Said};
 
-/// Why watching is over.
-pub(super) enum Over {
-    /// The command itself has ended; what it left behind has not.
-    Ended,
-    /// Somebody asked for it, or the pod is gone.
-    Kill,
-}
-
 /// Waits until `command` has ended, which is said on the line, or the pod asks for it or is gone.
-pub(super) fn watch(line: &UnixStream, command: Pid, ends: &OwnedFd) -> Over {
+pub(super) fn watch(line: &UnixStream, command: Pid, ends: &OwnedFd) {
     let mut ended = reap(line, command);
     while !ended {
         let mut heard = [
@@ -34,7 +26,7 @@ pub(super) fn watch(line: &UnixStream, command: Pid, ends: &OwnedFd) -> Over {
         if from_pod {
             match Asked::read(line) {
                 Some(Asked::Signal(signal)) => signal_group(command, signal),
-                Some(Asked::Kill) | None => return Over::Kill,
+                Some(Asked::Kill) | None => return,
             }
         }
         if from_child {
@@ -42,7 +34,6 @@ pub(super) fn watch(line: &UnixStream, command: Pid, ends: &OwnedFd) -> Over {
             ended = reap(line, command);
         }
     }
-    Over::Ended
 }
 
 /// Empties what says that children have ended. Which ones is asked of the kernel: news of several may be one.

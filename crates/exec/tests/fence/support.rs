@@ -14,7 +14,7 @@ use minke_record::Scope;
 
 /// Tiers that are tried by every test.
 pub(crate) fn tiers() -> Vec<Tier> {
-    vec![Tier::Off]
+    vec![Tier::Off, Tier::B, Tier::A]
 }
 
 pub(crate) struct Yard {

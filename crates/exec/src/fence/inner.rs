@@ -1,0 +1,143 @@
+//! The inside of a fence with namespaces: its init, which makes the look, drops every power and watches the command.
+//!
+//! Here: the order of things in tier A. The helper stays outside, waits for the init and tidies up after it; the init
+//! dies with the helper, and everything in the pid namespace with the init.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::AsFd;
+
+use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::process::{Pid, Signal, WaitOptions};
+
+use super::helper::{Failure, Held, Step, launch, say_failure};
+use super::plan::Errand;
+use super::prepare::{Layer, prepare};
+use super::sys::{self, Forked};
+use super::walls::Walls;
+use super::watch::watch;
+use super::{carrier, mounts, placeholders, tree};
+
+/// What the fence calls its machine.
+const HOST_NAME: &[u8] = b"fence";
+
+/// Namespaces that are always made, and each that a wall stands for.
+fn namespaces(walls: Walls) -> i32 {
+    let mut flags = libc::CLONE_NEWUSER | libc::CLONE_NEWNS;
+    for (wall, flag) in [
+        (Walls::PID_NAMESPACE, libc::CLONE_NEWPID),
+        (Walls::IPC_NAMESPACE, libc::CLONE_NEWIPC),
+        (Walls::UTS_NAMESPACE, libc::CLONE_NEWUTS),
+        (Walls::NET_NAMESPACE, libc::CLONE_NEWNET),
+    ] {
+        if walls.has(wall) {
+            flags |= flag;
+        }
+    }
+    flags
+}
+
+/// The helper's part: makes the namespaces, waits for their end, removes what was made for them.
+pub(super) fn serve(errand: &Errand, held: Held) -> Result<(), Failure> {
+    let notes = File::from(held.lock.try_clone().step(|| "keeping the lock".to_owned())?);
+    let outcome = prepare(&errand.plan, &notes).and_then(|layers| enclose(errand, held, &layers));
+    // What cannot be removed is noted still, and the next fence of the pod tries again.
+    let _noted = placeholders::sweep(&notes);
+    outcome
+}
+
+fn enclose(errand: &Errand, held: Held, layers: &[Layer]) -> Result<(), Failure> {
+    let (life, alive) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)
+        .step(|| "making a pipe to the init".to_owned())?;
+    let ids = (rustix::process::getuid().as_raw(), rustix::process::getgid().as_raw());
+    let made = sys::clone_namespaces(namespaces(errand.plan.walls));
+    match made.step(|| "making namespaces".to_owned())? {
+        Forked::Child => {
+            drop(alive);
+            let line = held.line.try_clone();
+            if let Err(failure) = be_init(errand, held, layers, &life, ids)
+                && let Ok(line) = line
+            {
+                say_failure(&line, failure);
+            }
+            sys::leave(0)
+        }
+        Forked::Parent(pid) => {
+            drop(life);
+            // Kept to the end: the init hears by its other end that this process is there.
+            let _alive = alive;
+            drop(held.stdio);
+            let Some(pid) = Pid::from_raw(pid) else { return Ok(()) };
+            loop {
+                match rustix::process::waitpid(Some(pid), WaitOptions::empty()) {
+                    Err(rustix::io::Errno::INTR) => {}
+                    _ => return Ok(()),
+                }
+            }
+        }
+    }
+}
+
+/// The init's part, from its first moment to the command's end.
+fn be_init(
+    errand: &Errand,
+    held: Held,
+    layers: &[Layer],
+    life: &std::os::fd::OwnedFd,
+    (uid, gid): (u32, u32),
+) -> Result<(), Failure> {
+    die_with_parent(life)?;
+    let plan = &errand.plan;
+    map_ids(uid, gid).step(|| "mapping the user into the namespace".to_owned())?;
+    if plan.walls.has(Walls::UTS_NAMESPACE) {
+        rustix::system::sethostname(HOST_NAME).step(|| "naming the machine".to_owned())?;
+    }
+    let carrier = plan.proxy.as_ref().map(|socket| carrier::Carrier::open(socket)).transpose();
+    let carrier = carrier.step(|| "opening the way to the proxy".to_owned())?;
+    mounts::build(plan, layers)?;
+    drop_powers(plan.walls)?;
+    let ends = sys::child_ends().step(|| "hearing of children".to_owned())?;
+    if let Some(carrier) = carrier {
+        carrier.launch().step(|| "starting the way to the proxy".to_owned())?;
+    }
+    let Held { line, stdio, lock: _lock } = held;
+    let command = launch(errand, stdio, &line)?;
+    watch(&line, command, &ends);
+    if !plan.walls.has(Walls::PID_NAMESPACE) {
+        tree::end_descendants();
+    }
+    Ok(())
+}
+
+/// Asks the kernel for death with the helper, and looks whether the helper died before that was asked.
+fn die_with_parent(life: &std::os::fd::OwnedFd) -> Result<(), Failure> {
+    rustix::process::set_parent_process_death_signal(Some(Signal::KILL))
+        .step(|| "asking to die with the helper".to_owned())?;
+    let mut polled = [PollFd::from_borrowed_fd(life.as_fd(), PollFlags::IN)];
+    rustix::event::poll(&mut polled, Some(&Timespec::default()))
+        .step(|| "looking for the helper".to_owned())?;
+    let [polled] = polled;
+    if polled.revents().contains(PollFlags::HUP) {
+        sys::leave(1);
+    }
+    Ok(())
+}
+
+/// The own user and group are themselves, and nobody else exists.
+fn map_ids(uid: u32, gid: u32) -> io::Result<()> {
+    std::fs::write("/proc/self/setgroups", "deny")?;
+    std::fs::write("/proc/self/uid_map", format!("{uid} {uid} 1"))?;
+    std::fs::write("/proc/self/gid_map", format!("{gid} {gid} 1"))
+}
+
+/// Gives up every capability for good, and the way to new ones.
+pub(super) fn drop_powers(walls: Walls) -> Result<(), Failure> {
+    if walls.has(Walls::CAPABILITIES) {
+        sys::drop_capabilities().step(|| "dropping capabilities".to_owned())?;
+    }
+    if walls.has(Walls::NO_NEW_PRIVILEGES) {
+        rustix::thread::set_no_new_privs(true).step(|| "renouncing new privileges".to_owned())?;
+    }
+    rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable)
+        .step(|| "hiding this process".to_owned())
+}

@@ -1,0 +1,265 @@
+//! From a plan to layers: what is mounted where, in which order, with the file system as it is at this moment.
+//!
+//! Here: protected names walked, placeholders made, ancestors pinned, covers resolved. Done by the helper outside the
+//! fence, before any namespace exists. Elsewhere: the mounting itself (`mounts`).
+//!
+//! A directory on the way from a grant to something held inside it is *pinned*, mounted on itself: a mount point cannot
+//! be renamed, and without that the way could be moved aside and built anew
+//! (`tests/fence.rs`, `what_is_held_cannot_be_moved_aside`).
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::path::{Path, PathBuf};
+
+use super::helper::{Failure, Step};
+use super::placeholders::{self, Kind};
+use super::plan::{Plan, Protected, What};
+use super::walls::Walls;
+
+/// One mount.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Layer {
+    pub(super) at: PathBuf,
+    pub(super) look: Look,
+    pub(super) is_directory: bool,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Look {
+    /// What is there, or somewhere else, again.
+    Again { from: PathBuf, write: bool },
+    /// Nothing, but for these places, which later layers fill: directory or not.
+    Empty { rooms: Vec<(PathBuf, bool)> },
+}
+
+/// What wants to be mounted at one place; of several, the greatest wins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Wish {
+    Pinned,
+    Shown,
+    Grant,
+    Lifted,
+    Tmp { write: bool },
+    Protected,
+    Lent,
+    Masked,
+    Hidden,
+}
+
+impl Wish {
+    fn of(what: What) -> Wish {
+        match what {
+            What::Tmp { write } => Wish::Tmp { write },
+            What::Grant => Wish::Grant,
+            What::Shown => Wish::Shown,
+            What::Lent => Wish::Lent,
+            What::Hidden => Wish::Hidden,
+            What::Masked => Wish::Masked,
+            What::Lifted => Wish::Lifted,
+        }
+    }
+
+    /// Shows again what a cover above hides.
+    fn is_shown(self) -> bool {
+        matches!(self, Wish::Grant | Wish::Shown)
+    }
+
+    /// Hides what is below, but for what is shown again.
+    fn is_cover(self) -> bool {
+        matches!(self, Wish::Masked | Wish::Tmp { .. })
+    }
+}
+
+struct Wishes<'a> {
+    notes: &'a File,
+    wishes: BTreeMap<PathBuf, Wish>,
+}
+
+/// The layers of a plan, outermost first. Makes the placeholders that they need.
+pub(super) fn prepare(plan: &Plan, notes: &File) -> Result<Vec<Layer>, Failure> {
+    let mut all = Wishes { notes, wishes: BTreeMap::new() };
+    for mount in plan.mounts.iter().filter(|mount| plan.walls.has(wall_of(mount.what))) {
+        all.wish(mount.at.clone(), Wish::of(mount.what));
+    }
+    let grants: Vec<PathBuf> = all.grants(plan);
+    for held in plan.mounts.iter().filter(|mount| matches!(mount.what, What::Lent | What::Hidden)) {
+        if let Some(root) = grants.iter().find(|root| held.at.starts_with(root) && held.at != **root)
+            && plan.walls.has(Walls::CARVED)
+        {
+            let name = held.at.strip_prefix(root).unwrap_or(&held.at).to_owned();
+            let held_at = Protected { root: root.clone(), name, missing: true };
+            all.hold(&held_at, Wish::of(held.what))?;
+        }
+    }
+    if plan.walls.has(Walls::PROTECTED) {
+        for held in &plan.protected {
+            all.hold(held, Wish::Protected)?;
+        }
+    }
+    all.settle(plan)
+}
+
+fn wall_of(what: What) -> Walls {
+    match what {
+        What::Tmp { .. } => Walls::TMP,
+        What::Masked => Walls::MASKS,
+        What::Lent | What::Hidden => Walls::CARVED,
+        What::Grant | What::Shown | What::Lifted => Walls::NONE,
+    }
+}
+
+impl Wishes<'_> {
+    fn wish(&mut self, at: PathBuf, wish: Wish) {
+        let kept = self.wishes.entry(at).or_insert(wish);
+        *kept = (*kept).max(wish);
+    }
+
+    fn grants(&self, plan: &Plan) -> Vec<PathBuf> {
+        let granted = self.wishes.iter().filter(|(_, wish)| **wish == Wish::Grant).map(|(at, _)| at.clone());
+        granted.chain(plan.writable_root.then(|| PathBuf::from("/"))).collect()
+    }
+
+    /// Holds a name below a root: what is there, or the first part of it that is missing.
+    fn hold(&mut self, held: &Protected, wish: Wish) -> Result<(), Failure> {
+        let mut path = held.root.clone();
+        let mut way = Vec::new();
+        let count = held.name.components().count();
+        for (place, part) in held.name.components().enumerate() {
+            path.push(part);
+            match path.symlink_metadata() {
+                Ok(there) if there.is_dir() && place + 1 < count && !is_stand_in(&path) => {
+                    way.push(path.clone())
+                }
+                // The name itself, or something on the way that is no directory to walk through.
+                Ok(_) => break,
+                Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                    if !held.missing {
+                        return Ok(());
+                    }
+                    let kind =
+                        if place + 1 < count { Kind::Directory } else { placeholders::kind_of(&held.name) };
+                    let made = placeholders::make(self.notes, &path, kind);
+                    if !made.step(|| format!("holding the place of {}", path.display()))? {
+                        return Ok(());
+                    }
+                    break;
+                }
+                // Not to be reached by us, so not by the command.
+                Err(_) => return Ok(()),
+            }
+        }
+        for pinned in way {
+            self.wish(pinned, Wish::Pinned);
+        }
+        self.wish(path, wish);
+        Ok(())
+    }
+
+    /// Drops what is covered or useless, and puts the rest in order.
+    fn settle(self, plan: &Plan) -> Result<Vec<Layer>, Failure> {
+        let mut layers = Vec::new();
+        for (at, wish) in &self.wishes {
+            if at == Path::new("/") {
+                if matches!(wish, Wish::Masked | Wish::Hidden) {
+                    return Err(Failure::Broken(
+                        "the root itself is denied, so nothing could run".to_owned(),
+                    ));
+                }
+                continue;
+            }
+            if !self.counts(at, *wish, plan) {
+                continue;
+            }
+            let Some(is_directory) =
+                is_directory(if matches!(wish, Wish::Tmp { .. }) { &plan.tmp } else { at })
+            else {
+                continue;
+            };
+            if wish.is_shown() && self.cover(at).is_some_and(|(_, cover)| matches!(cover, Wish::Tmp { .. })) {
+                self.make_room(plan, at, is_directory)?;
+            }
+            layers.push(Layer { at: at.clone(), look: self.look(at, *wish, plan), is_directory });
+        }
+        layers.sort_by_key(|layer| layer.at.components().count());
+        Ok(layers)
+    }
+
+    /// The nearest place above, strictly, that hides what is below it.
+    fn cover(&self, at: &Path) -> Option<(&PathBuf, Wish)> {
+        let above = at.ancestors().skip(1);
+        above
+            .filter_map(|above| self.wishes.get_key_value(above))
+            .map(|(at, wish)| (at, *wish))
+            .find(|(_, w)| w.is_cover())
+    }
+
+    /// Whether a mount makes a difference, and one that it may make.
+    fn counts(&self, at: &Path, wish: Wish, plan: &Plan) -> bool {
+        let above = |test: &dyn Fn(Wish) -> bool| {
+            at.ancestors().skip(1).any(|above| self.wishes.get(above).is_some_and(|wish| test(*wish)))
+        };
+        // Denies are final.
+        if above(&|wish| wish == Wish::Hidden) {
+            return false;
+        }
+        let covered = self.cover(at).is_some_and(|(cover, _)| {
+            let between = at.ancestors().take_while(|above| *above != cover.as_path());
+            !between.filter_map(|above| self.wishes.get(above)).any(|wish| wish.is_shown())
+        });
+        if covered {
+            return false;
+        }
+        match wish {
+            // Read-only is what everything is anyway; only what a cover hides has to be shown.
+            Wish::Shown => self.cover(at).is_some(),
+            Wish::Lent | Wish::Protected => above(&|wish| wish == Wish::Grant) || plan.writable_root,
+            Wish::Pinned => !above(&|wish| matches!(wish, Wish::Lent | Wish::Protected | Wish::Masked)),
+            Wish::Lifted => !above(&|wish| wish == Wish::Lent),
+            Wish::Grant | Wish::Tmp { .. } | Wish::Masked | Wish::Hidden => true,
+        }
+    }
+
+    fn look(&self, at: &Path, wish: Wish, plan: &Plan) -> Look {
+        let again = |write| Look::Again { from: at.to_owned(), write };
+        match wish {
+            Wish::Pinned | Wish::Grant | Wish::Lifted => again(true),
+            Wish::Shown | Wish::Protected | Wish::Lent => again(false),
+            Wish::Tmp { write } => Look::Again { from: plan.tmp.clone(), write },
+            Wish::Hidden => Look::Empty { rooms: Vec::new() },
+            Wish::Masked => {
+                let below = self.wishes.iter().filter(|(room, wish)| wish.is_shown() && room.starts_with(at));
+                let nearest =
+                    below.filter(|(room, _)| self.cover(room).is_some_and(|(cover, _)| cover == at));
+                let rooms = nearest.filter_map(|(room, _)| Some((room.clone(), is_directory(room)?)));
+                Look::Empty { rooms: rooms.collect() }
+            }
+        }
+    }
+
+    /// A mount point below `/tmp`, which is the pod's own directory on disk.
+    fn make_room(&self, plan: &Plan, at: &Path, is_directory: bool) -> Result<(), Failure> {
+        let Ok(below) = at.strip_prefix("/tmp") else { return Ok(()) };
+        let mut path = plan.tmp.clone();
+        let count = below.components().count();
+        for (place, part) in below.components().enumerate() {
+            path.push(part);
+            if path.symlink_metadata().is_ok() {
+                continue;
+            }
+            let kind = if place + 1 < count || is_directory { Kind::Directory } else { Kind::File("") };
+            placeholders::make(self.notes, &path, kind)
+                .step(|| format!("making room at {}", path.display()))?;
+        }
+        Ok(())
+    }
+}
+
+/// An empty `.git` is no repository but the stand-in for one, made by another command of the pod.
+fn is_stand_in(path: &Path) -> bool {
+    path.ends_with(".git") && std::fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_none())
+}
+
+/// `None` if nothing is there.
+fn is_directory(path: &Path) -> Option<bool> {
+    path.symlink_metadata().ok().map(|there| there.is_dir())
+}

@@ -1,0 +1,135 @@
+//! Protected names inside a write grant: which of them a fence holds.
+//!
+//! Here: the names, at the grant's root and in repositories below it that a short search finds. Elsewhere: what is
+//! protected and why (`policy`), how it is held (`prepare`, `mounts`).
+//!
+//! Held exactly: at the root of every write grant, all protected names that are there, and of those that are not, the
+//! ones in `HELD_WHEN_MISSING` (in a home directory all of them); in a repository below the root, up to `DEPTH` levels
+//! and `ENTRIES` entries away, what its `.git` has of them and its `hooks`. A repository that a command makes itself is
+//! its own to fill: nobody runs anything there unless told.
+
+use std::collections::VecDeque;
+use std::path::{Path, PathBuf};
+
+use minke_policy::{NAMES, protected_unless};
+
+use super::plan::Protected;
+
+/// How far below a grant repositories are looked for, and how many names are looked at on the way: some milliseconds
+/// on a slow disk.
+const DEPTH: usize = 3;
+const ENTRIES: usize = 4000;
+/// Submodules and worktrees of one repository that are held.
+const MODULES: usize = 64;
+/// Directories that hold thousands of others and no repository of anybody's.
+const PASSED_OVER: [&str; 4] = ["node_modules", "target", "vendor", "__pycache__"];
+
+/// Names that are held at the root of a grant though nothing is there: an empty directory stands in for them as long
+/// as a command runs. Others that only count in a home directory are held there.
+const HELD_WHEN_MISSING: [&str; 15] = [
+    ".minke",
+    ".mcp.json",
+    ".agents",
+    ".claude",
+    ".git/hooks",
+    ".git/config",
+    ".git/config.worktree",
+    ".git/commondir",
+    ".bashrc",
+    ".bash_profile",
+    ".bash_login",
+    ".profile",
+    ".zshrc",
+    ".zshenv",
+    ".zprofile",
+];
+/// Names of a module's or worktree's own directory below `.git`.
+const OF_A_MODULE: [&str; 5] = ["hooks", "config", "config.worktree", "commondir", "gitdir"];
+
+/// The protected names of one write grant.
+pub(super) fn protected_names(root: &Path, home: Option<&Path>, lifted: &[PathBuf]) -> Vec<Protected> {
+    let mut names = Vec::new();
+    at_root(root, home == Some(root), &mut names);
+    if let Some(home) = home.filter(|home| home.starts_with(root) && *home != root) {
+        at_root(home, true, &mut names);
+    }
+    modules(root, &mut names);
+    for repository in repositories(root) {
+        for name in NAMES.iter().filter(|name| name.starts_with(".git/") && !name.contains('*')) {
+            let missing = *name == ".git/hooks";
+            names.push(Protected { root: repository.clone(), name: name.into(), missing });
+        }
+        modules(&repository, &mut names);
+    }
+    let lifted: Vec<_> = lifted.iter().map(|path| path.to_string_lossy()).collect();
+    names.retain(|held| {
+        let path = held.root.join(&held.name);
+        protected_unless(&path.to_string_lossy(), &lifted).is_some()
+    });
+    names
+}
+
+fn at_root(root: &Path, is_home: bool, names: &mut Vec<Protected>) {
+    for name in NAMES.iter().filter(|name| !name.contains('*')) {
+        let missing = is_home || HELD_WHEN_MISSING.contains(name);
+        names.push(Protected { root: root.to_owned(), name: name.into(), missing });
+    }
+}
+
+/// What submodules and worktrees of a repository keep in its `.git`.
+fn modules(repository: &Path, names: &mut Vec<Protected>) {
+    let git = repository.join(".git");
+    let mut pending = VecDeque::from([git.join("modules"), git.join("worktrees")]);
+    let mut left = MODULES;
+    while let Some(dir) = pending.pop_front() {
+        for module in directories(&dir) {
+            if left == 0 {
+                return;
+            }
+            left -= 1;
+            // A module has a HEAD; what has none is a part of a module's name.
+            if !module.join("HEAD").exists() {
+                pending.push_back(module);
+                continue;
+            }
+            let Ok(below) = module.strip_prefix(repository) else { continue };
+            for name in OF_A_MODULE {
+                let missing = name == "hooks" && dir.ends_with("modules");
+                names.push(Protected { root: repository.to_owned(), name: below.join(name), missing });
+            }
+        }
+    }
+}
+
+fn directories(dir: &Path) -> impl Iterator<Item = PathBuf> {
+    let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
+    entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir())).map(|entry| entry.path())
+}
+
+/// Directories below a grant's root, not itself, that have a `.git`.
+fn repositories(root: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    let mut pending = VecDeque::from([(root.to_owned(), 0)]);
+    let mut left = ENTRIES;
+    while let Some((dir, depth)) = pending.pop_front() {
+        let Ok(entries) = std::fs::read_dir(&dir) else { continue };
+        for entry in entries.flatten() {
+            left = match left.checked_sub(1) {
+                Some(left) => left,
+                None => return found,
+            };
+            let name = entry.file_name();
+            if name == ".git" && depth > 0 {
+                found.push(dir.clone());
+            }
+            let walked = depth < DEPTH
+                && entry.file_type().is_ok_and(|kind| kind.is_dir())
+                && !name.to_string_lossy().starts_with('.')
+                && !PASSED_OVER.iter().any(|passed| name == *passed);
+            if walked {
+                pending.push_back((entry.path(), depth + 1));
+            }
+        }
+    }
+    found
+}

@@ -1,0 +1,377 @@
+#![expect(unsafe_code, reason = "installing a filter hands the kernel a pointer")]
+//! Seccomp: system calls that no command needs and that lead around other walls.
+//!
+//! Here: the list and the small program that the kernel runs on each call. A call of a foreign architecture ends the
+//! process: its numbers mean something else (`the_program_decides_as_the_list_says`).
+
+use std::io;
+
+use libc::{
+    BPF_ABS, BPF_ALU, BPF_AND, BPF_JEQ, BPF_JGE, BPF_JMP, BPF_JSET, BPF_K, BPF_LD, BPF_RET, BPF_W, c_long,
+    sock_filter,
+};
+
+use super::walls::Walls;
+
+/// What the filter is to hold.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Sieve {
+    /// Sockets may be opened to the loopback address, which is all there is in the fence's net namespace.
+    pub(super) loopback: bool,
+    pub(super) walls: Walls,
+}
+
+const ALLOW: u32 = libc::SECCOMP_RET_ALLOW;
+const KILL: u32 = libc::SECCOMP_RET_KILL_PROCESS;
+
+const fn errno(number: i32) -> u32 {
+    libc::SECCOMP_RET_ERRNO | (number as u32 & libc::SECCOMP_RET_DATA)
+}
+const NOT_PERMITTED: u32 = errno(libc::EPERM);
+const NOT_IMPLEMENTED: u32 = errno(libc::ENOSYS);
+
+#[cfg(target_arch = "x86_64")]
+const ARCHITECTURE: u32 = 0xC000_003E;
+#[cfg(target_arch = "aarch64")]
+const ARCHITECTURE: u32 = 0xC000_00B7;
+/// Numbers from here on belong to the x32 interface, which has the same architecture.
+const X32: u32 = 0x4000_0000;
+
+/// Where the kernel puts the number, the architecture and the low half of each argument.
+const NUMBER_AT: u32 = 0;
+const ARCHITECTURE_AT: u32 = 4;
+const fn argument_at(index: u32) -> u32 {
+    16 + 8 * index + if cfg!(target_endian = "big") { 4 } else { 0 }
+}
+
+/// Calls that are refused whatever their arguments.
+fn refused() -> Vec<c_long> {
+    #[cfg_attr(not(target_arch = "x86_64"), expect(unused_mut, reason = "more calls exist on x86_64"))]
+    let mut calls = vec![
+        // Other processes: their memory, their descriptors, their registers.
+        libc::SYS_ptrace,
+        libc::SYS_process_vm_readv,
+        libc::SYS_process_vm_writev,
+        libc::SYS_process_madvise,
+        libc::SYS_pidfd_getfd,
+        libc::SYS_kcmp,
+        // Ways around a filter, or into the kernel's depths.
+        libc::SYS_io_uring_setup,
+        libc::SYS_io_uring_enter,
+        libc::SYS_io_uring_register,
+        libc::SYS_bpf,
+        libc::SYS_userfaultfd,
+        libc::SYS_perf_event_open,
+        libc::SYS_fanotify_init,
+        // Keys of the session.
+        libc::SYS_add_key,
+        libc::SYS_keyctl,
+        libc::SYS_request_key,
+        // Mounts, roots and namespaces.
+        libc::SYS_mount,
+        libc::SYS_umount2,
+        libc::SYS_pivot_root,
+        libc::SYS_chroot,
+        libc::SYS_open_tree,
+        libc::SYS_move_mount,
+        libc::SYS_fsopen,
+        libc::SYS_fsconfig,
+        libc::SYS_fsmount,
+        libc::SYS_fspick,
+        libc::SYS_mount_setattr,
+        OPEN_TREE_ATTR,
+        libc::SYS_unshare,
+        libc::SYS_setns,
+        libc::SYS_open_by_handle_at,
+        // The machine itself.
+        libc::SYS_kexec_load,
+        libc::SYS_init_module,
+        libc::SYS_finit_module,
+        libc::SYS_delete_module,
+        libc::SYS_reboot,
+        libc::SYS_swapon,
+        libc::SYS_swapoff,
+        libc::SYS_acct,
+        libc::SYS_quotactl,
+        libc::SYS_quotactl_fd,
+        libc::SYS_settimeofday,
+        libc::SYS_clock_settime,
+        libc::SYS_syslog,
+        libc::SYS_vhangup,
+        libc::SYS_sethostname,
+        libc::SYS_setdomainname,
+    ];
+    #[cfg(target_arch = "x86_64")]
+    calls.extend([libc::SYS_iopl, libc::SYS_ioperm, libc::SYS_modify_ldt]);
+    calls.push(libc::SYS_kexec_file_load);
+    calls
+}
+
+/// Newer than the list of libc.
+const OPEN_TREE_ATTR: c_long = 467;
+
+/// Terminal requests that type into somebody's terminal or command the console.
+const TERMINAL_REQUESTS: [u32; 2] = [0x5412, 0x541C];
+
+/// Flags of `clone` that make namespaces.
+const NEW_NAMESPACES: u32 = (libc::CLONE_NEWNS
+    | libc::CLONE_NEWCGROUP
+    | libc::CLONE_NEWUTS
+    | libc::CLONE_NEWIPC
+    | libc::CLONE_NEWUSER
+    | libc::CLONE_NEWPID
+    | libc::CLONE_NEWNET) as u32
+    | NEW_TIME;
+const NEW_TIME: u32 = 0x80;
+
+/// Lower bits of a socket's type are its kind; above are flags.
+const SOCKET_KIND: u32 = 0xF;
+
+/// A straight program: each block tests one call and either ends or falls through to the next.
+struct Program(Vec<sock_filter>);
+
+impl Program {
+    fn push(&mut self, code: u32, yes: u8, no: u8, k: u32) {
+        // The codes of the instruction set fit in their field by definition.
+        self.0.push(sock_filter { code: code as u16, jt: yes, jf: no, k });
+    }
+
+    fn load(&mut self, at: u32) {
+        self.push(BPF_LD | BPF_W | BPF_ABS, 0, 0, at);
+    }
+
+    fn answer(&mut self, with: u32) {
+        self.push(BPF_RET | BPF_K, 0, 0, with);
+    }
+
+    /// Answers one call, whatever its arguments.
+    fn call(&mut self, number: c_long, with: u32) {
+        self.push(BPF_JMP | BPF_JEQ | BPF_K, 0, 1, number as u32);
+        self.answer(with);
+    }
+
+    /// A block for one call; `inside` must end with an answer.
+    fn block(&mut self, number: c_long, inside: impl FnOnce(&mut Program)) {
+        let mut block = Program(Vec::new());
+        inside(&mut block);
+        let length = u8::try_from(block.0.len()).unwrap_or(u8::MAX);
+        debug_assert!(usize::from(length) == block.0.len(), "a block is short");
+        self.push(BPF_JMP | BPF_JEQ | BPF_K, 0, length, number as u32);
+        self.0.append(&mut block.0);
+    }
+}
+
+/// The program for this machine's own architecture.
+fn program(sieve: Sieve) -> Vec<sock_filter> {
+    let mut program = Program(Vec::with_capacity(160));
+    program.load(ARCHITECTURE_AT);
+    program.push(BPF_JMP | BPF_JEQ | BPF_K, 1, 0, ARCHITECTURE);
+    program.answer(KILL);
+    program.load(NUMBER_AT);
+    if cfg!(target_arch = "x86_64") {
+        program.push(BPF_JMP | BPF_JGE | BPF_K, 0, 1, X32);
+        program.answer(KILL);
+    }
+    if sieve.walls.has(Walls::SECCOMP_CALLS) {
+        calls(&mut program);
+    }
+    if sieve.walls.has(Walls::SECCOMP_SOCKETS) {
+        sockets(&mut program, sieve.loopback);
+    }
+    program.answer(ALLOW);
+    program.0
+}
+
+fn calls(program: &mut Program) {
+    for number in refused() {
+        program.call(number, NOT_PERMITTED);
+    }
+    // The flags of `clone3` lie in memory, where a filter cannot look: libc falls back to `clone`.
+    program.call(libc::SYS_clone3, NOT_IMPLEMENTED);
+    program.block(libc::SYS_clone, |block| {
+        block.load(argument_at(0));
+        block.push(BPF_JMP | BPF_JSET | BPF_K, 0, 1, NEW_NAMESPACES);
+        block.answer(NOT_PERMITTED);
+        block.answer(ALLOW);
+    });
+    program.block(libc::SYS_ioctl, |block| {
+        // The kernel itself looks at the low half only.
+        block.load(argument_at(1));
+        for request in TERMINAL_REQUESTS {
+            block.push(BPF_JMP | BPF_JEQ | BPF_K, 0, 1, request);
+            block.answer(NOT_PERMITTED);
+        }
+        block.answer(ALLOW);
+    });
+}
+
+/// No sockets but pairs, and no pair of the kind that can be sent elsewhere; with a proxy also TCP.
+fn sockets(program: &mut Program, loopback: bool) {
+    program.block(libc::SYS_socket, |block| {
+        if loopback {
+            block.load(argument_at(0));
+            block.push(BPF_JMP | BPF_JEQ | BPF_K, 2, 0, libc::AF_INET as u32);
+            block.push(BPF_JMP | BPF_JEQ | BPF_K, 1, 0, libc::AF_INET6 as u32);
+            block.answer(NOT_PERMITTED);
+            block.load(argument_at(1));
+            block.push(BPF_ALU | BPF_AND | BPF_K, 0, 0, SOCKET_KIND);
+            block.push(BPF_JMP | BPF_JEQ | BPF_K, 1, 0, libc::SOCK_STREAM as u32);
+            block.answer(NOT_PERMITTED);
+            block.load(argument_at(2));
+            block.push(BPF_JMP | BPF_JEQ | BPF_K, 1, 0, 0);
+            block.push(BPF_JMP | BPF_JEQ | BPF_K, 0, 1, libc::IPPROTO_TCP as u32);
+            block.answer(ALLOW);
+        }
+        block.answer(NOT_PERMITTED);
+    });
+    program.block(libc::SYS_socketpair, |block| {
+        block.load(argument_at(0));
+        block.push(BPF_JMP | BPF_JEQ | BPF_K, 1, 0, libc::AF_UNIX as u32);
+        block.answer(NOT_PERMITTED);
+        block.load(argument_at(1));
+        block.push(BPF_ALU | BPF_AND | BPF_K, 0, 0, SOCKET_KIND);
+        // A datagram socket of a pair may still be connected, or sent from, to any other address.
+        block.push(BPF_JMP | BPF_JEQ | BPF_K, 1, 0, libc::SOCK_STREAM as u32);
+        block.push(BPF_JMP | BPF_JEQ | BPF_K, 0, 1, libc::SOCK_SEQPACKET as u32);
+        block.answer(ALLOW);
+        block.answer(NOT_PERMITTED);
+    });
+    if !loopback {
+        for number in [libc::SYS_connect, libc::SYS_bind, libc::SYS_listen, libc::SYS_accept4] {
+            program.call(number, NOT_PERMITTED);
+        }
+        program.call(libc::SYS_accept, NOT_PERMITTED);
+    }
+}
+
+/// Installs the filter for this process and all it starts. `no_new_privs` must be set.
+pub(super) fn restrict(sieve: Sieve) -> io::Result<()> {
+    let mut filter = program(sieve);
+    let program = libc::sock_fprog {
+        len: u16::try_from(filter.len()).map_err(io::Error::other)?,
+        filter: filter.as_mut_ptr(),
+    };
+    // SAFETY: the program points to `filter`, which outlives the call; the kernel copies it.
+    let done =
+        unsafe { libc::syscall(libc::SYS_seccomp, libc::SECCOMP_SET_MODE_FILTER, 0_u32, &raw const program) };
+    if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Runs the program as the kernel would.
+    fn decide(program: &[sock_filter], number: c_long, arguments: [u64; 6], architecture: u32) -> u32 {
+        let mut data = Vec::new();
+        data.extend_from_slice(&(number as u32).to_ne_bytes());
+        data.extend_from_slice(&architecture.to_ne_bytes());
+        data.extend_from_slice(&0_u64.to_ne_bytes());
+        for argument in arguments {
+            data.extend_from_slice(&argument.to_ne_bytes());
+        }
+        let (mut at, mut value) = (0, 0_u32);
+        loop {
+            let one = program[at];
+            at += 1;
+            let code = u32::from(one.code);
+            let jump = |yes: bool| usize::from(if yes { one.jt } else { one.jf });
+            if code == BPF_LD | BPF_W | BPF_ABS {
+                let from = one.k as usize;
+                value = u32::from_ne_bytes(data[from..from + 4].try_into().unwrap());
+            } else if code == BPF_RET | BPF_K {
+                return one.k;
+            } else if code == BPF_ALU | BPF_AND | BPF_K {
+                value &= one.k;
+            } else if code == BPF_JMP | BPF_JEQ | BPF_K {
+                at += jump(value == one.k);
+            } else if code == BPF_JMP | BPF_JGE | BPF_K {
+                at += jump(value >= one.k);
+            } else if code == BPF_JMP | BPF_JSET | BPF_K {
+                at += jump(value & one.k != 0);
+            } else {
+                panic!("instruction {code:#x}");
+            }
+        }
+    }
+
+    const HIGH: u64 = 0xFFFF_FFFF_0000_0000;
+
+    #[test]
+    fn the_program_decides_as_the_list_says() {
+        let off = program(Sieve { loopback: false, walls: Walls::ALL });
+        let on = program(Sieve { loopback: true, walls: Walls::ALL });
+        let (inet, unix) = (libc::AF_INET as u64, libc::AF_UNIX as u64);
+        let (stream, datagram) = (libc::SOCK_STREAM as u64, libc::SOCK_DGRAM as u64);
+        let flags = (libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK) as u64;
+        let new_user = libc::CLONE_NEWUSER as u64;
+        #[rustfmt::skip]
+        let table: &[(c_long, [u64; 6], u32, u32)] = &[
+            (libc::SYS_read, [0; 6], ALLOW, ALLOW),
+            (libc::SYS_openat, [0; 6], ALLOW, ALLOW),
+            (libc::SYS_ptrace, [0; 6], NOT_PERMITTED, NOT_PERMITTED),
+            (libc::SYS_io_uring_setup, [0; 6], NOT_PERMITTED, NOT_PERMITTED),
+            (libc::SYS_kexec_file_load, [0; 6], NOT_PERMITTED, NOT_PERMITTED),
+            (libc::SYS_clone3, [0; 6], NOT_IMPLEMENTED, NOT_IMPLEMENTED),
+            (libc::SYS_clone, [libc::SIGCHLD as u64, 0, 0, 0, 0, 0], ALLOW, ALLOW),
+            (libc::SYS_clone, [new_user, 0, 0, 0, 0, 0], NOT_PERMITTED, NOT_PERMITTED),
+            (libc::SYS_clone, [new_user | HIGH, 0, 0, 0, 0, 0], NOT_PERMITTED, NOT_PERMITTED),
+            (libc::SYS_ioctl, [0, 0x5401, 0, 0, 0, 0], ALLOW, ALLOW),
+            (libc::SYS_ioctl, [0, 0x5412, 0, 0, 0, 0], NOT_PERMITTED, NOT_PERMITTED),
+            (libc::SYS_ioctl, [0, HIGH | 0x5412, 0, 0, 0, 0], NOT_PERMITTED, NOT_PERMITTED),
+            (libc::SYS_ioctl, [0, 0x541C, 0, 0, 0, 0], NOT_PERMITTED, NOT_PERMITTED),
+            (libc::SYS_socket, [inet, stream, 0, 0, 0, 0], NOT_PERMITTED, ALLOW),
+            (libc::SYS_socket, [inet, stream | flags, 6, 0, 0, 0], NOT_PERMITTED, ALLOW),
+            (libc::SYS_socket, [inet, stream, 132, 0, 0, 0], NOT_PERMITTED, NOT_PERMITTED),
+            (libc::SYS_socket, [libc::AF_INET6 as u64, stream, 0, 0, 0, 0], NOT_PERMITTED, ALLOW),
+            (libc::SYS_socket, [inet, datagram, 0, 0, 0, 0], NOT_PERMITTED, NOT_PERMITTED),
+            (libc::SYS_socket, [inet, libc::SOCK_RAW as u64, 0, 0, 0, 0], NOT_PERMITTED, NOT_PERMITTED),
+            (libc::SYS_socket, [unix, stream, 0, 0, 0, 0], NOT_PERMITTED, NOT_PERMITTED),
+            (libc::SYS_socket, [libc::AF_VSOCK as u64, stream, 0, 0, 0, 0], NOT_PERMITTED, NOT_PERMITTED),
+            (libc::SYS_socket, [libc::AF_NETLINK as u64, 3, 0, 0, 0, 0], NOT_PERMITTED, NOT_PERMITTED),
+            (libc::SYS_socketpair, [unix, stream | flags, 0, 0, 0, 0], ALLOW, ALLOW),
+            (libc::SYS_socketpair, [unix, 5, 0, 0, 0, 0], ALLOW, ALLOW),
+            (libc::SYS_socketpair, [unix, datagram, 0, 0, 0, 0], NOT_PERMITTED, NOT_PERMITTED),
+            (libc::SYS_socketpair, [inet, stream, 0, 0, 0, 0], NOT_PERMITTED, NOT_PERMITTED),
+            (libc::SYS_connect, [0; 6], NOT_PERMITTED, ALLOW),
+            (libc::SYS_bind, [0; 6], NOT_PERMITTED, ALLOW),
+        ];
+        for (number, arguments, when_off, when_on) in table {
+            assert_eq!(
+                decide(&off, *number, *arguments, ARCHITECTURE),
+                *when_off,
+                "{number} {arguments:x?} off"
+            );
+            assert_eq!(
+                decide(&on, *number, *arguments, ARCHITECTURE),
+                *when_on,
+                "{number} {arguments:x?} on"
+            );
+        }
+    }
+
+    #[test]
+    fn a_foreign_interface_ends_the_process() {
+        let program = program(Sieve { loopback: true, walls: Walls::ALL });
+        // i386 and arm: `read` is another call there.
+        for foreign in [0x4000_0003, 0x4000_0028] {
+            assert_eq!(decide(&program, libc::SYS_read, [0; 6], foreign), KILL);
+        }
+        if cfg!(target_arch = "x86_64") {
+            let x32 = libc::SYS_read | c_long::from(X32);
+            assert_eq!(decide(&program, x32, [0; 6], ARCHITECTURE), KILL);
+        }
+    }
+
+    #[test]
+    fn a_wall_left_out_is_the_only_one_that_is() {
+        let sieve = |walls| program(Sieve { loopback: false, walls });
+        let (socket, ptrace) = (libc::SYS_socket, libc::SYS_ptrace);
+        let without = sieve(Walls::ALL.without(Walls::SECCOMP_SOCKETS));
+        assert_eq!(decide(&without, socket, [0; 6], ARCHITECTURE), ALLOW);
+        assert_eq!(decide(&without, ptrace, [0; 6], ARCHITECTURE), NOT_PERMITTED);
+        let without = sieve(Walls::ALL.without(Walls::SECCOMP_CALLS));
+        assert_eq!(decide(&without, socket, [0; 6], ARCHITECTURE), NOT_PERMITTED);
+        assert_eq!(decide(&without, ptrace, [0; 6], ARCHITECTURE), ALLOW);
+    }
+}
