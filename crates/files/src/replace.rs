@@ -360,16 +360,11 @@ mod attributes {
     const MOST: usize = 64 * 1024;
 
     pub(super) fn copy(old: &OwnedFd, new: &File) -> Result<(), Errno> {
-        let mut none: [u8; 0] = [];
-        let length = match rustix::fs::flistxattr(old, &mut none[..]) {
-            Err(Errno::NOTSUP) => return Ok(()),
+        let mut names = vec![0_u8; MOST];
+        let length = match rustix::fs::flistxattr(old, &mut names[..]) {
+            Ok(0) | Err(Errno::NOTSUP) => return Ok(()),
             length => length?,
         };
-        if length == 0 {
-            return Ok(());
-        }
-        let mut names = vec![0_u8; MOST];
-        let length = rustix::fs::flistxattr(old, &mut names[..])?;
         let mut value = vec![0_u8; MOST];
         for name in names.get(..length).unwrap_or_default().split(|byte| *byte == 0) {
             if name.starts_with(b"user.") || name == b"system.posix_acl_access" {
