@@ -67,6 +67,10 @@ const GIT: &str = ".git";
 
 /// The protected name that a path is or lies below, if any. Only names count; `path` may be relative.
 pub fn protected(path: &str) -> Option<&'static str> {
+    // Most paths have no part that could be the beginning of a name; every name begins with a dot.
+    if !path.split('/').any(|part| part.starts_with('.') || part.contains('~') || !part.is_ascii()) {
+        return None;
+    }
     let parts: Vec<String> = path.split('/').filter(|part| !part.is_empty()).map(fold).collect();
     if parts.last().is_some_and(|last| last == GIT) {
         return Some(GIT);
@@ -236,6 +240,12 @@ mod tests {
         ] {
             assert_eq!(protected(path), Some(name), "{path}");
         }
+    }
+
+    /// What `protected` takes for granted when it looks at a path only briefly.
+    #[test]
+    fn every_name_begins_with_a_dot() {
+        assert!(NAMES.iter().all(|name| name.starts_with('.') && name.to_lowercase() == *name));
     }
 
     #[test]

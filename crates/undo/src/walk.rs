@@ -1,0 +1,327 @@
+//! Walk: everything in the write scope that undo speaks of, with the stamp by which a change is seen.
+//!
+//! Directories are opened beneath their grant and nothing is followed, so a link that is swapped in leads nowhere. Ignore
+//! files count from the grant downwards. No descriptor is held while another directory is walked, however deep it is.
+//! Invariant: what was not looked at when a run began is known by name or by the scope of then, so that nothing looks new
+//! only because it can be seen now (`a_file_that_was_ignored_before_is_never_removed`,
+//! `what_could_not_be_seen_before_is_never_removed`, `a_wider_scope_makes_nothing_look_new`).
+
+use std::collections::BTreeSet;
+use std::ffi::OsStr;
+use std::io::Read;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::sync::Arc;
+
+use ignore::Match;
+use ignore::gitignore::{Gitignore, GitignoreBuilder};
+use minke_files::{Entry, Files};
+use minke_policy::Level;
+use minke_record::{Permission, Scope};
+use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, Stat};
+use rustix::io::Errno;
+
+use crate::capture::{CaptureError, Limits};
+use crate::state::Kind;
+
+/// Ignore files of a directory, the strongest last.
+const IGNORE_FILES: [&str; 3] = [".git/info/exclude", ".gitignore", ".ignore"];
+/// An ignore file longer than this is none.
+const IGNORE_BYTES: u64 = 1024 * 1024;
+const GIT: &[u8] = b".git";
+
+/// By what a file is known to be the same without being read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Stamp {
+    pub(crate) device: u64,
+    pub(crate) inode: u64,
+    pub(crate) size: u64,
+    /// Nanoseconds since 1970: content, and content or anything else about it.
+    pub(crate) modified: i128,
+    pub(crate) changed: i128,
+    /// Permission bits.
+    pub(crate) mode: u32,
+}
+
+impl Stamp {
+    #[cfg_attr(
+        target_os = "linux",
+        expect(clippy::useless_conversion, clippy::unnecessary_cast, reason = "other types on macOS")
+    )]
+    pub(crate) fn of(found: &Stat) -> Stamp {
+        let nanos = |seconds: i64, nanos: u64| i128::from(seconds) * 1_000_000_000 + i128::from(nanos);
+        Stamp {
+            device: found.st_dev as u64,
+            inode: found.st_ino,
+            size: u64::try_from(found.st_size).unwrap_or_default(),
+            modified: nanos(found.st_mtime, found.st_mtime_nsec as u64),
+            changed: nanos(found.st_ctime, found.st_ctime_nsec as u64),
+            mode: u32::from(found.st_mode) & 0o7777,
+        }
+    }
+}
+
+/// Something that undo speaks of.
+#[derive(Debug, Clone)]
+pub(crate) struct Found {
+    pub(crate) path: String,
+    pub(crate) kind: Kind,
+    pub(crate) stamp: Stamp,
+}
+
+impl Found {
+    /// From what stands at a path that the walk did not come to; the path back if undo does not speak of it. The time
+    /// of its last change is not known then, so it is read each time.
+    pub(crate) fn new(path: String, entry: &Entry) -> Result<Found, String> {
+        let kind = match entry.kind {
+            minke_files::Kind::File => Kind::File,
+            minke_files::Kind::Link(_) => Kind::Link,
+            minke_files::Kind::Directory => Kind::Directory,
+            minke_files::Kind::Special => return Err(path),
+        };
+        let Entry { device, inode, size, mode, changed: modified, .. } = *entry;
+        let stamp = Stamp { device, inode, size, modified, changed: i128::MAX, mode };
+        Ok(Found { path, kind, stamp })
+    }
+}
+
+/// What a walk came to.
+#[derive(Debug, Default)]
+pub(crate) struct Walked {
+    pub(crate) found: Vec<Found>,
+    /// Left out by ignore files, or closed to us; what is below is not listed.
+    pub(crate) apart: BTreeSet<String>,
+    /// FIFOs, sockets, devices.
+    pub(crate) special: u64,
+    /// Directories that could not be listed.
+    pub(crate) unreadable: u64,
+    /// Names that are no text.
+    pub(crate) unnamed: u64,
+    bytes: u64,
+}
+
+/// What was looked at when a run began.
+#[derive(Debug)]
+pub(crate) struct Begun {
+    pub(crate) scope: Scope,
+    pub(crate) apart: BTreeSet<String>,
+}
+
+impl Begun {
+    fn saw(&self, path: &str) -> bool {
+        !self.apart.contains(path) && minke_policy::level(&self.scope, path) == Level::Write
+    }
+}
+
+/// Ignore files from a directory upwards to the grant.
+struct Rules {
+    here: Vec<Gitignore>,
+    above: Option<Arc<Rules>>,
+}
+
+impl Rules {
+    fn ignores(&self, path: &Path, is_dir: bool) -> bool {
+        let mut at = Some(self);
+        while let Some(rules) = at {
+            for file in rules.here.iter().rev() {
+                match file.matched(path, is_dir) {
+                    Match::Ignore(_) => return true,
+                    Match::Whitelist(_) => return false,
+                    Match::None => {}
+                }
+            }
+            at = rules.above.as_deref();
+        }
+        false
+    }
+}
+
+struct Walker<'a> {
+    files: &'a Files,
+    limits: &'a Limits,
+    /// What was looked at when the run began, if one has: no more is looked at now.
+    begun: Option<&'a Begun>,
+    walked: Walked,
+    /// Directories still to be listed.
+    open: Vec<(String, Arc<Rules>)>,
+}
+
+/// Walks the write grants of a scope.
+pub(crate) fn walk(
+    files: &Files,
+    scope: &Scope,
+    limits: &Limits,
+    begun: Option<&Begun>,
+) -> Result<Walked, CaptureError> {
+    let mut walker = Walker { files, limits, begun, walked: Walked::default(), open: Vec::new() };
+    for root in roots(scope) {
+        walker.root(root)?;
+        while let Some((directory, rules)) = walker.open.pop() {
+            walker.list(&directory, rules)?;
+        }
+    }
+    Ok(walker.walked)
+}
+
+/// Where the write grants begin: none inside another.
+fn roots(scope: &Scope) -> Vec<&str> {
+    let writes = || scope.allow.iter().filter(|rule| rule.permission == Permission::Write);
+    let inside = |target: &str| {
+        writes().any(|rule| {
+            rule.recursive && rule.target != target && Path::new(target).starts_with(&rule.target)
+        })
+    };
+    let roots: BTreeSet<&str> =
+        writes().map(|rule| rule.target.as_str()).filter(|target| !inside(target)).collect();
+    roots.into_iter().collect()
+}
+
+impl Walker<'_> {
+    /// A grant's own directory is not undone; a grant that is one file is.
+    fn root(&mut self, root: &str) -> Result<(), CaptureError> {
+        let none = Arc::new(Rules { here: Vec::new(), above: None });
+        match self.files.entry(Path::new(root)) {
+            Ok(Some(entry)) if entry.kind == minke_files::Kind::Directory => {
+                self.open.push((root.to_owned(), none));
+                Ok(())
+            }
+            Ok(Some(entry)) => match Found::new(root.to_owned(), &entry) {
+                Ok(found) => self.push(found),
+                Err(_) => {
+                    self.walked.special += 1;
+                    Ok(())
+                }
+            },
+            Ok(None) => Ok(()),
+            Err(_) => {
+                self.closed(root.to_owned());
+                Ok(())
+            }
+        }
+    }
+
+    /// Something that we may not look at.
+    fn closed(&mut self, path: String) {
+        self.walked.unreadable += 1;
+        self.walked.apart.insert(path);
+    }
+
+    fn list(&mut self, directory: &str, above: Arc<Rules>) -> Result<(), CaptureError> {
+        let path = Path::new(directory);
+        let opened = match self.files.open_dir(path) {
+            // A link that was swapped in since it was found: it is not this directory.
+            Ok(opened) if opened.path == path => opened,
+            Ok(_) | Err(_) => {
+                self.closed(directory.to_owned());
+                return Ok(());
+            }
+        };
+        let dir = opened.dir.as_fd();
+        let Ok(listing) = Dir::read_from(dir) else {
+            self.closed(directory.to_owned());
+            return Ok(());
+        };
+        let rules = rules_of(dir, path, above);
+        for entry in listing {
+            let Ok(entry) = entry else {
+                self.closed(directory.to_owned());
+                break;
+            };
+            let name = entry.file_name().to_bytes();
+            if !matches!(name, b"." | b"..") && name != GIT {
+                self.entry(dir, directory, OsStr::from_bytes(name), &rules)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn entry(
+        &mut self,
+        dir: BorrowedFd<'_>,
+        directory: &str,
+        name: &OsStr,
+        rules: &Arc<Rules>,
+    ) -> Result<(), CaptureError> {
+        let Some(text) = name.to_str() else {
+            self.walked.unnamed += 1;
+            return Ok(());
+        };
+        let path = format!("{}/{text}", directory.strip_suffix('/').unwrap_or(directory));
+        let found = match rustix::fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(found) => found,
+            // Gone since it was listed.
+            Err(Errno::NOENT) => return Ok(()),
+            Err(_) => {
+                self.closed(path);
+                return self.check();
+            }
+        };
+        let is_dir = FileType::from_raw_mode(found.st_mode) == FileType::Directory;
+        let unseen = self.begun.is_some_and(|begun| !begun.saw(&path));
+        if unseen || rules.ignores(Path::new(&path), is_dir) {
+            self.walked.apart.insert(path);
+            return self.check();
+        }
+        if self.files.level(Path::new(&path)) < Level::Write {
+            return Ok(());
+        }
+        if is_dir {
+            self.open.push((path.clone(), Arc::clone(rules)));
+        }
+        self.add(path, &found)
+    }
+
+    fn add(&mut self, path: String, found: &Stat) -> Result<(), CaptureError> {
+        let kind = match FileType::from_raw_mode(found.st_mode) {
+            FileType::RegularFile => Kind::File,
+            FileType::Directory => Kind::Directory,
+            FileType::Symlink => Kind::Link,
+            _ => {
+                self.walked.special += 1;
+                self.walked.apart.insert(path);
+                return Ok(());
+            }
+        };
+        self.push(Found { path, kind, stamp: Stamp::of(found) })
+    }
+
+    fn push(&mut self, found: Found) -> Result<(), CaptureError> {
+        if found.kind == Kind::File {
+            self.walked.bytes = self.walked.bytes.saturating_add(found.stamp.size);
+        }
+        self.walked.found.push(found);
+        self.check()
+    }
+
+    fn check(&self) -> Result<(), CaptureError> {
+        let Walked { found, apart, bytes, .. } = &self.walked;
+        let files = found.len() + apart.len();
+        if files > self.limits.files || *bytes > self.limits.bytes {
+            return Err(CaptureError::TooMuch { files, bytes: *bytes, limits: *self.limits });
+        }
+        Ok(())
+    }
+}
+
+/// The ignore files of a directory on top of those above it.
+fn rules_of(dir: BorrowedFd<'_>, path: &Path, above: Arc<Rules>) -> Arc<Rules> {
+    let read = |name: &&str| {
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+        let file = std::fs::File::from(rustix::fs::openat(dir, *name, flags, Mode::empty()).ok()?);
+        let is_file = file.metadata().ok()?.is_file();
+        let mut text = Vec::new();
+        (&file).take(IGNORE_BYTES + 1).read_to_end(&mut text).ok()?;
+        if !is_file || text.len() as u64 > IGNORE_BYTES {
+            return None;
+        }
+        let mut builder = GitignoreBuilder::new(path);
+        for line in String::from_utf8_lossy(&text).trim_start_matches('\u{feff}').lines() {
+            // A line that is no pattern ignores nothing, as in git.
+            let _bad = builder.add_line(None, line);
+        }
+        builder.build().ok().filter(|rules| !rules.is_empty())
+    };
+    let here: Vec<Gitignore> = IGNORE_FILES.iter().filter_map(read).collect();
+    if here.is_empty() { above } else { Arc::new(Rules { here, above: Some(above) }) }
+}
