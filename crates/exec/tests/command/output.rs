@@ -164,7 +164,7 @@ async fn a_flood_is_told_in_measured_pieces() {
     let commands = home.commands(Tier::Off);
     let told = Told::default();
     let order = RunOrder { timeout: Some(Duration::from_millis(1_500)), ..home.order(&commands, "yes") };
-    let before = resident_kib();
+    let before = peak_kib();
     let news = told.news();
     let flood = commands.run(order, &news);
     let beside = async {
@@ -176,7 +176,7 @@ async fn a_flood_is_told_in_measured_pieces() {
         began.elapsed()
     };
     let (finished, beside) = tokio::join!(flood, beside);
-    let (finished, grown) = (finished.unwrap(), resident_kib().saturating_sub(before));
+    let (finished, grown) = (finished.unwrap(), peak_kib().saturating_sub(before));
     assert!(finished.timed_out);
     assert!(finished.took < Duration::from_millis(3_500), "{:?}", finished.took);
     assert!(finished.bytes > 1_000_000);
@@ -240,8 +240,9 @@ async fn a_full_disk_is_said_and_the_command_goes_on() {
     assert_eq!(finished.dropped, finished.bytes);
 }
 
-fn resident_kib() -> u64 {
+/// The most memory that this process has had.
+fn peak_kib() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let line = status.lines().find(|line| line.starts_with("VmRSS"));
+    let line = status.lines().find(|line| line.starts_with("VmHWM"));
     line.and_then(|line| line.split_whitespace().nth(1)).and_then(|kib| kib.parse().ok()).unwrap_or(0)
 }
