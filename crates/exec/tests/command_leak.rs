@@ -1,6 +1,6 @@
 //! Nothing grows with the number of commands: descriptors, processes, zombies, threads, mounts, files, memory.
 //!
-//! A binary of its own, because it counts what its process has. `MINKE_LONG=1` runs ten thousand commands.
+//! A binary of its own, because it counts what its process has. `MINKE_LONG=1` runs ten thousand commands in each tier.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -81,15 +81,19 @@ fn nothing_grows_with_the_number_of_commands() {
         eprintln!("SKIPPED: holdings are counted in /proc");
         return;
     }
-    let many = if std::env::var_os("MINKE_LONG").is_some() { 10_000 } else { 300 };
+    let long = std::env::var_os("MINKE_LONG").is_some();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     for tier in support::tiers() {
-        let many = if tier == Tier::Off && many < 1_000 { many } else { many / 3 };
+        let many = match (long, tier) {
+            (true, _) => 10_000,
+            (false, Tier::Off) => 300,
+            (false, _) => 100,
+        };
         let home = Home::new();
         runtime.block_on(async {
             let commands = home.commands(tier);
             // First enough of them that pools and the list of remembered ones are as large as they become.
-            for number in 0..8 * 40 / if many < 1_000 { 8 } else { 1 } {
+            for number in 0..if long { 320 } else { 40 } {
                 one_of_each(&home, &commands, number).await;
             }
             settle(&commands).await;

@@ -21,7 +21,7 @@ use super::table::Row;
 /// The longest input of one call: as much as a pipe holds.
 pub const INPUT_BYTES: usize = 64 * 1024;
 /// How long a command that does not read is waited for.
-const INPUT_WAIT: Duration = Duration::from_secs(5);
+const INPUT_WAIT: Duration = Duration::from_secs(3);
 /// What a terminal takes for the end of input, at the start of a line.
 const END_OF_INPUT: &[u8] = b"\x04";
 
