@@ -190,7 +190,16 @@ impl Wishes<'_> {
         above
             .filter_map(|above| self.wishes.get_key_value(above))
             .map(|(at, wish)| (at, *wish))
-            .find(|(_, w)| w.is_cover())
+            // A mask below another cover is not there at all, unless something shows its place again.
+            .find(|(at, wish)| wish.is_cover() && !self.is_covered(at))
+    }
+
+    /// Whether something above hides this place, and nothing in between shows it again.
+    fn is_covered(&self, at: &Path) -> bool {
+        self.cover(at).is_some_and(|(cover, _)| {
+            let between = at.ancestors().take_while(|above| *above != cover.as_path());
+            !between.filter_map(|above| self.wishes.get(above)).any(|wish| wish.is_shown())
+        })
     }
 
     /// Whether a mount makes a difference, and one that it may make.
@@ -202,11 +211,7 @@ impl Wishes<'_> {
         if above(&|wish| wish == Wish::Hidden) {
             return false;
         }
-        let covered = self.cover(at).is_some_and(|(cover, _)| {
-            let between = at.ancestors().take_while(|above| *above != cover.as_path());
-            !between.filter_map(|above| self.wishes.get(above)).any(|wish| wish.is_shown())
-        });
-        if covered {
+        if self.is_covered(at) {
             return false;
         }
         match wish {

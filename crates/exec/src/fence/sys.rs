@@ -117,16 +117,6 @@ pub(super) fn child_ends() -> io::Result<std::os::fd::OwnedFd> {
     Ok(read)
 }
 
-/// Closes every descriptor from `first` on.
-#[cfg(target_os = "linux")]
-pub(super) fn close_from(first: u32) -> io::Result<()> {
-    // SAFETY: the caller owns no descriptor in that range that is used afterwards.
-    match unsafe { libc::syscall(libc::SYS_close_range, first, u32::MAX, 0) } {
-        0 => Ok(()),
-        _ => Err(io::Error::last_os_error()),
-    }
-}
-
 /// Marks every descriptor from `first` on as closed by the next execution.
 #[cfg(target_os = "linux")]
 pub(super) fn close_from_on_exec(first: u32) -> io::Result<()> {
