@@ -75,7 +75,9 @@ fn base64() -> String {
 fn what_a_call_showed_stands_where_its_scheme_wants_it() {
     let url = format!("data:image/png;base64,{}", base64());
     let source = json!({"type": "base64", "media_type": "image/png", "data": base64()});
-    let beside = |call: &str| format!("[The image in the result of Read, call {call}:]");
+    let beside = |call: &str| {
+        format!("<system-reminder>\nThe image in the result of Read, call {call}:\n</system-reminder>")
+    };
     let expected = |scheme| match scheme {
         Scheme::Anthropic => json!([
             {"type": "tool_result", "tool_use_id": "call0", "content": [

@@ -118,7 +118,7 @@ pub(super) fn too_old(media_type: &str) -> String {
 /// What is said of pictures that stand after the result that showed them.
 pub(super) fn label(answer: &Answer<'_>, count: usize) -> String {
     let images = if count == 1 { "The image".to_owned() } else { format!("The {count} images") };
-    format!("[{images} in the result of {}, call {}:]", answer.name, answer.id)
+    format!("{images} in the result of {}, call {}:", answer.name, answer.id)
 }
 
 /// Visits every picture in order; one for which a line comes back is replaced by it.

@@ -78,8 +78,8 @@ pub(super) enum Said<'a> {
 pub(super) enum Heard<'a> {
     Answer(Answer<'a>),
     Text(Cow<'a, str>),
-    /// A system item in mid-history.
-    Notice(&'a str),
+    /// A system item in mid-history, or words of ours.
+    Notice(Cow<'a, str>),
     Image(Picture<'a>),
 }
 
@@ -248,7 +248,11 @@ impl<'a> Grouping<'a> {
             Content::Text { text } | Content::Refusal { text } => {
                 let text = here(text)?;
                 if !text.trim().is_empty() {
-                    self.heard.push(if notice { Heard::Notice(text) } else { Heard::Text(text.into()) });
+                    self.heard.push(if notice {
+                        Heard::Notice(text.into())
+                    } else {
+                        Heard::Text(text.into())
+                    });
                 }
             }
             Content::Image { blob, media_type } => {
@@ -342,7 +346,7 @@ impl<'a> Grouping<'a> {
             }
             let pictures = self.manner.images.beside(&mut answer);
             if !pictures.is_empty() {
-                beside.push(Heard::Text(pictures::label(&answer, pictures.len()).into()));
+                beside.push(Heard::Notice(pictures::label(&answer, pictures.len()).into()));
                 beside.extend(pictures.into_iter().map(Heard::Image));
             }
             heard.push(Heard::Answer(answer));
