@@ -8,7 +8,7 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
 use minke_client::Home;
-use minke_manifest::{Manifest, ModelSection, Posture};
+use minke_manifest::{Manifest, ModelSection, Posture, SandboxMode};
 use minke_pod::{Moment, NewSession, Task, new_session};
 use minke_record::{Actor, InputSegment, PodName, Scope, SessionId};
 use minke_registry::Runtime;
@@ -20,7 +20,7 @@ use crate::failure::{Exit, Failure};
 /// The model of new pods, if nobody names one.
 const MODEL_VARIABLE: &str = "MINKE_MODEL";
 /// Keys that a manifest leaves out when nothing is set.
-const OPTIONAL_KEYS: [&str; 10] = [
+const OPTIONAL_KEYS: [&str; 12] = [
     "model.ref",
     "model.scheme",
     "model.base_url",
@@ -31,6 +31,8 @@ const OPTIONAL_KEYS: [&str; 10] = [
     "model.max_output",
     "worker.max_tokens",
     "worker.reasoning",
+    "permissions.posture",
+    "web",
 ];
 
 /// What a person said about a new pod.
@@ -40,6 +42,10 @@ pub(crate) struct NewPod {
     pub(crate) name: Option<String>,
     pub(crate) model: Option<String>,
     pub(crate) posture: Option<String>,
+    /// Commands run without a fence.
+    pub(crate) unsandboxed: bool,
+    /// Protected names that the agent may write all the same.
+    pub(crate) lift: Vec<PathBuf>,
     pub(crate) set: Vec<String>,
     /// The first task, and the `op_id` that it is known by.
     pub(crate) task: Option<(Vec<InputSegment>, String)>,
@@ -109,8 +115,24 @@ fn manifest(new: &NewPod, cwd: &Path, around: &Surroundings) -> Result<Manifest,
             .why(e)
             .hint("docs/cli.md lists the keys")
     })?;
+    if manifest.sandbox.mode == SandboxMode::Off || !manifest.sandbox.lifted.is_empty() {
+        return Err(Failure::usage("a fence is not taken down by a key of the manifest").hint(
+            "--unsandboxed runs commands without one, --lift PATH lets the agent write a protected name",
+        ));
+    }
+    if new.unsandboxed {
+        manifest.sandbox.mode = SandboxMode::Off;
+    }
+    for path in &new.lift {
+        manifest
+            .sandbox
+            .lifted
+            .push(text(&std::path::absolute(cwd.join(path)).map_err(|e| {
+                Failure::usage(format!("`--lift {}` is not a path", path.display())).why(e)
+            })?)?);
+    }
     if let Some(posture) = &new.posture {
-        manifest.permissions.posture = posture.parse::<Posture>().map_err(Failure::usage)?;
+        manifest.permissions.posture = Some(posture.parse::<Posture>().map_err(Failure::usage)?);
     }
     if let Some(reference) = &new.model {
         manifest.model.reference = Some(reference.clone());

@@ -26,6 +26,7 @@ mod send;
 mod stop;
 mod tail;
 mod transcript;
+mod undo;
 mod visit;
 
 use std::process::ExitCode;
@@ -72,6 +73,8 @@ enum Command {
     Answer(answer::Answer),
     /// A new session that begins where another one stands
     Fork(fork::Fork),
+    /// Put back what a run changed
+    Undo(undo::Undo),
     /// Look at, check, repair and export session logs
     #[command(subcommand)]
     Log(log::Log),
@@ -93,6 +96,10 @@ enum Command {
 }
 
 fn main() -> ExitCode {
+    // A fence is put up by this binary, executed once more under another name: nothing else may come first.
+    if std::env::args_os().next().is_some_and(|name| minke_exec::fence::is_helper(&name)) {
+        return minke_exec::fence::helper_main();
+    }
     if let Err(failure) = private::keep_memory_private() {
         Screen::plain(&Common::default()).fail(&failure);
         return failure.exit.into();
@@ -158,6 +165,7 @@ async fn talk(command: Command, around: &Surroundings, screen: &Screen) -> Resul
         Command::Cancel(order) => order::cancel(order, around, screen).await,
         Command::Stop(stop) => stop::run(stop, around, screen).await,
         Command::Answer(answer) => answer::run(answer, around, screen).await,
+        Command::Undo(undo) => undo::run(undo, around, screen).await,
         Command::MockLlm(mock) => mock_llm::run(mock, around, screen).await,
         Command::Ps(_)
         | Command::Fork(_)

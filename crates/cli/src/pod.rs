@@ -45,7 +45,14 @@ pub(crate) fn run(pod: Pod, around: &Surroundings) -> Result<ExitCode, Failure> 
     #[cfg(target_os = "linux")]
     rustix::thread::set_name(c"minke")
         .map_err(|e| Failure::new(Exit::Failed, "cannot name the process").why(e))?;
-    let args = PodArgs { session, lease, ready, paths, signals: true };
+    let args = PodArgs {
+        session,
+        lease,
+        ready,
+        paths,
+        signals: true,
+        helper: Some(minke_driver::Helper::default()),
+    };
     let ending = minke_driver::run(args).map_err(|e| {
         Failure::new(Exit::Failed, format!("the pod of session s_{session} cannot run")).why(e)
     })?;

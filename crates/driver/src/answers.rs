@@ -4,6 +4,7 @@ use std::path::{Component, Path};
 use std::sync::Arc;
 
 use minke_pod::{Pod, RewindScan};
+use minke_policy::Level;
 use minke_protocol::{
     ChildRow, Completion, CompletionKind, Completions, Event, Frame, Greeting, Id, ListCompletions,
     QueueState, Refusal, ReplyData, RewindTarget, RewindTargets, Snapshot, StatusReply, reply,
@@ -14,6 +15,7 @@ use std::ops::ControlFlow;
 
 use crate::clients::refusal_line;
 use crate::library::{Library, unread};
+use crate::news::OpenCommands;
 use crate::wire;
 
 /// Completions that one answer holds: more are not looked through by anybody.
@@ -42,12 +44,12 @@ pub(crate) fn greeting(pod: &Pod, introduction: &Introduction) -> Greeting {
         provider: route.map(|route| route.provider.clone()).unwrap_or_default(),
         scheme: route.map(|route| route.scheme.clone()).unwrap_or_default(),
         model: route.map(|route| route.model.clone()).unwrap_or_default(),
-        scope_summary: about.map(|about| about.scope.summary()).unwrap_or_default(),
-        fence: "none".to_owned(),
+        scope_summary: about.map(|about| minke_policy::listing(&about.scope)).unwrap_or_default(),
+        fence: pod.fence().to_string(),
         tools: tools.unwrap_or_default(),
         context_window: introduction.window.unwrap_or(0),
         context_tokens: context_tokens(state.context.items()),
-        posture: state.manifest.permissions.posture.as_str().to_owned(),
+        posture: pod.posture().as_str().to_owned(),
         parent: None,
         notices: introduction.notices.clone(),
     }
@@ -78,7 +80,12 @@ fn part_bytes(part: &Content) -> u64 {
 }
 
 /// A snapshot without its entries.
-pub(crate) fn around(pod: &Pod, introduction: &Introduction, head: Position) -> Snapshot {
+pub(crate) fn around(
+    pod: &Pod,
+    introduction: &Introduction,
+    head: Position,
+    commands: &OpenCommands,
+) -> Snapshot {
     let status = pod.status();
     Snapshot {
         entries: Vec::new(),
@@ -87,7 +94,7 @@ pub(crate) fn around(pod: &Pod, introduction: &Introduction, head: Position) -> 
         activity: wire::activity(&status),
         waiting: status.waiting.as_ref().map(wire::waiting),
         head,
-        in_flight: wire::in_flight(pod.open_blocks()),
+        in_flight: wire::in_flight(pod.open_blocks(), commands),
         older: false,
     }
 }
@@ -158,7 +165,7 @@ pub(crate) fn rewind_targets(library: &Library, id: Option<Id>) -> Option<Arc<st
 /// The answer to `list_completions`: a reply, or the event for a client without ids.
 pub(crate) fn completions(library: &Library, list: &ListCompletions, id: Option<Id>) -> Option<Arc<str>> {
     let entries = match list.kind {
-        CompletionKind::File => files(library.cwd(), &list.prefix),
+        CompletionKind::File => files(library, &list.prefix),
         // This version has none of these, so none completes.
         CompletionKind::Knowledge
         | CompletionKind::Workflow
@@ -179,8 +186,9 @@ pub(crate) fn completions(library: &Library, list: &ListCompletions, id: Option<
     })
 }
 
-/// Files inside the working directory whose path begins with `prefix`. Hidden ones only if they are asked for.
-fn files(cwd: &Path, prefix: &str) -> std::io::Result<Vec<Completion>> {
+/// Files inside the working directory whose path begins with `prefix`, as far as the scope lets them be read. Hidden
+/// ones only if they are asked for.
+fn files(library: &Library, prefix: &str) -> std::io::Result<Vec<Completion>> {
     let (dir, start) = match prefix.rsplit_once('/') {
         Some((dir, start)) => (format!("{dir}/"), start),
         None => (String::new(), prefix),
@@ -190,23 +198,20 @@ fn files(cwd: &Path, prefix: &str) -> std::io::Result<Vec<Completion>> {
     if !inside {
         return Ok(Vec::new());
     }
+    let here = library.cwd().join(Path::new(&dir).components().collect::<std::path::PathBuf>());
     let mut found = Vec::new();
-    let listed = match std::fs::read_dir(cwd.join(&dir)) {
-        Ok(listed) => listed,
-        // Somebody is still typing the directory's name.
-        Err(e) if matches!(e.kind(), std::io::ErrorKind::NotFound | std::io::ErrorKind::NotADirectory) => {
-            return Ok(found);
-        }
-        Err(e) => return Err(e),
-    };
-    for item in listed {
+    // Somebody is still typing the directory's name, or may not look there.
+    let Ok(opened) = library.files().open_dir(&here) else { return Ok(found) };
+    for item in rustix::fs::Dir::read_from(&opened.dir)? {
         let item = item?;
         // A name that is not UTF-8 cannot be said on this wire.
-        let Ok(name) = item.file_name().into_string() else { continue };
-        if !name.starts_with(start) || (name.starts_with('.') && !start.starts_with('.')) {
+        let Ok(name) = item.file_name().to_str() else { continue };
+        let hidden = name.starts_with('.') && !start.starts_with('.');
+        if matches!(name, "." | "..") || !name.starts_with(start) || hidden {
             continue;
         }
-        let is_dir = item.path().is_dir();
+        let Ok(at) = library.files().locate(&opened.path.join(name), Level::Read) else { continue };
+        let is_dir = at.is_dir;
         let slash = if is_dir { "/" } else { "" };
         found.push(Completion { value: format!("{dir}{name}{slash}"), is_dir });
     }

@@ -15,10 +15,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use minke_client::{Failed, Ready, ReadyLine};
-use minke_context::prompts::system_prompt;
+use minke_context::prompts::{Who, system_prompt};
 use minke_llm::{Around, Cover};
-use minke_manifest::SyncMode;
+use minke_manifest::{SandboxMode, SyncMode};
 use minke_pod::{Boot, Pod, State, What};
+use minke_policy::Tier;
 use minke_protocol::limits::ALERTS;
 use minke_record::{AlertLevel, AlertSource, ErrorCode, ToolSpec};
 use minke_registry::{PathsError, RegistryError, Row, Runtime, ScopeLease, SocketPath};
@@ -28,7 +29,8 @@ use tokio::net::UnixListener;
 use tokio::sync::mpsc;
 
 use crate::answers::Introduction;
-use crate::calls::Calls;
+use crate::calls::{Calls, Toolbox};
+use crate::captures::Captures;
 use crate::carrying::chain;
 use crate::clients::Clients;
 use crate::clock::Clock;
@@ -36,11 +38,14 @@ use crate::driver::HEARTBEAT;
 use crate::driver::{Driver, Storage, Troubles};
 use crate::errands::Errands;
 use crate::heartbeat::Heartbeat;
+use crate::kit::{Kit, Making};
 use crate::library::Library;
 use crate::log::Log;
 use crate::mail::MAILBOX;
 use crate::models::Models;
+use crate::news::OpenCommands;
 use crate::outlet::Outlet;
+use crate::outputs;
 use crate::routes;
 use crate::signals::Signals;
 use crate::stream::Stream;
@@ -120,12 +125,15 @@ fn say(ready: Option<StdUnixStream>, line: &ReadyLine) {
     }
 }
 
-fn start(args: PodArgs, store: Arc<dyn Store>) -> Result<(Driver, UnixListener), BootError> {
+fn start(mut args: PodArgs, store: Arc<dyn Store>) -> Result<(Driver, UnixListener), BootError> {
     args.paths.create()?;
-    let mut open = open(&*store, args.session, args.lease)?;
+    let mut open = open(&*store, args.session, args.lease.take())?;
     if let Some(damage) = open.damaged {
         return Err(StoreError::Damaged { id: args.session, damage }.into());
     }
+    // Trying what the kernel offers takes a process and some milliseconds: meanwhile everything else is made.
+    let helper = args.helper.clone();
+    let tried = std::thread::spawn(move || helper.map_or(Tier::D, |helper| tier_of(&helper)));
     let state = State::replay(open.replay.iter().map(|sealed| &sealed.entry));
     let (Some(about), Some(name)) = (state.facts.about.clone(), state.facts.name.clone()) else {
         return Err(BootError::NoStart);
@@ -135,6 +143,7 @@ fn start(args: PodArgs, store: Arc<dyn Store>) -> Result<(Driver, UnixListener),
     let mut outlet = Outlet::new(Arc::new(Stream::new()), kept);
     outlet.keep_alerts(&open.replay);
     let runtime = Runtime::new(&args.paths);
+    let around = Around::here(&about.cwd, Some(args.paths.config.clone()));
     let hands = Hands {
         log: Log::new(open.writer, state.manifest.session.durability == SyncMode::Lazy)
             .map_err(BootError::io("start", "the thread that syncs"))?,
@@ -144,13 +153,23 @@ fn start(args: PodArgs, store: Arc<dyn Store>) -> Result<(Driver, UnixListener),
         library: Library::new(store, args.session, PathBuf::from(&about.cwd)),
         place: Place { cwd: PathBuf::from(&about.cwd), scope: about.scope },
         runtime: runtime.clone(),
-        around: Around::here(&about.cwd, Some(args.paths.config.clone())),
+        cover: Arc::new(Cover::new(around.clone())),
+        around,
     };
     let parent = about.parent.as_ref().map(|parent| parent.session);
     // Everything that can fail without it was made before, so that little is to be undone.
     // Several sessions may have had one name; the second one that is awake is numbered.
     let scope = runtime.claim_unique(Row::here(name, args.session, parent))?;
-    let (mut driver, boot, about_models) = assemble(state, scope, outlet, hands);
+    let kit = match equip(&state, &scope, &args, tried, &hands) {
+        Ok(kit) => kit,
+        Err(error) => {
+            if let Err(e) = scope.release() {
+                eprintln!("error: the runtime directory could not be removed: {e}");
+            }
+            return Err(error);
+        }
+    };
+    let (mut driver, boot, about_models) = assemble(state, scope, outlet, (hands, kit));
     let storage = open.alerts.into_iter().map(|message| (AlertSource::Storage, message));
     let worker = about_models.into_iter().map(|message| (AlertSource::Worker, message));
     match open_door(&mut driver, boot, storage.chain(worker).collect()) {
@@ -167,8 +186,37 @@ fn start(args: PodArgs, store: Arc<dyn Store>) -> Result<(Driver, UnixListener),
     }
 }
 
+/// The pod's own directories, its tools, and what holds them.
+fn equip(
+    state: &State,
+    scope: &ScopeLease,
+    args: &PodArgs,
+    tried: std::thread::JoinHandle<Tier>,
+    hands: &Hands,
+) -> Result<Kit, BootError> {
+    let dirs = scope.make_own_dirs()?;
+    // A probe that panicked has found nothing that holds.
+    let found = tried.join().unwrap_or(Tier::D);
+    let tier = match (state.manifest.sandbox.mode, &args.helper) {
+        (SandboxMode::Off, Some(_)) => Tier::Off,
+        (SandboxMode::Off | SandboxMode::Scope | SandboxMode::ReadOnly, _) => found,
+    };
+    let kit = Kit::make(Making {
+        scope: &hands.place.scope,
+        manifest: &state.manifest,
+        paths: &args.paths,
+        dirs: &dirs,
+        cover: &hands.cover,
+        tier,
+        helper: args.helper.clone().unwrap_or_default(),
+    });
+    outputs::restore(state, &hands.library, &dirs.output);
+    Ok(kit)
+}
+
 /// What a pod works with, made before it is.
 struct Hands {
+    cover: Arc<Cover>,
     log: Log,
     clock: Clock,
     signals: Signals,
@@ -179,12 +227,21 @@ struct Hands {
     around: Around,
 }
 
-fn assemble(state: State, scope: ScopeLease, outlet: Outlet, hands: Hands) -> (Driver, Boot, Vec<String>) {
+fn assemble(
+    state: State,
+    scope: ScopeLease,
+    outlet: Outlet,
+    (hands, kit): (Hands, Kit),
+) -> (Driver, Boot, Vec<String>) {
     let (mail, mailbox) = mpsc::channel(MAILBOX);
-    let Hands { log, clock, signals, heartbeat, library, place, runtime, around } = hands;
+    let Hands { cover, log, clock, signals, heartbeat, library, place, runtime, around } = hands;
     let around = around.for_pod(scope.row().name.as_str());
+    let library = library.with_files(Arc::clone(&kit.files));
     let mut models = Models::new(library.clone(), mail.clone());
-    let (boot, introduction, alerts) = boot(&state, &scope, &around, &mut models);
+    let (boot, introduction, alerts) = boot(&state, &scope, (&around, &mut models), &kit);
+    let captures = Captures::new(Arc::clone(&kit.files), Arc::clone(&cover), library.clone(), mail.clone());
+    let toolbox =
+        Toolbox { offered: kit.tools.clone(), clients: vec![captures.undo()], files: Arc::clone(&kit.files) };
     let stream = Arc::clone(outlet.stream());
     let driver = Driver {
         pod: Pod::new(state),
@@ -192,13 +249,10 @@ fn assemble(state: State, scope: ScopeLease, outlet: Outlet, hands: Hands) -> (D
         outlet,
         clients: Clients::new(Arc::clone(&stream), library.clone(), mail.clone()),
         stream,
-        calls: Calls::new(
-            minke_tools::builtin(),
-            place,
-            Cover::new(around.clone()),
-            library.clone(),
-            mail.clone(),
-        ),
+        calls: Calls::new(toolbox, place, cover, library.clone(), mail.clone()),
+        commands: OpenCommands::default(),
+        captures,
+        kit,
         models,
         errands: Errands::new(library.clone(), runtime, mail),
         timers: Timers::default(),
@@ -267,14 +321,13 @@ fn manifest_text(state: &State) -> String {
 fn boot(
     state: &State,
     scope: &ScopeLease,
-    around: &Around,
-    models: &mut Models,
+    (around, models): (&Around, &mut Models),
+    kit: &Kit,
 ) -> (Boot, Introduction, Vec<String>) {
     let row = scope.row();
     let found = routes::look_up(&state.manifest.model, around, models);
-    let mut tools: Vec<ToolSpec> = minke_tools::builtin().iter().map(|tool| tool.spec()).collect();
-    tools.sort_by(|a, b| a.name.cmp(&b.name));
-    let mut notices = vec!["no fence: tools run with your own rights in this version".to_owned()];
+    let tools: Vec<ToolSpec> = kit.tools.iter().map(|tool| tool.spec()).collect();
+    let mut notices = kit.notices.clone();
     if found.route.is_none() {
         notices.push(format!("no model: {}", found.no_route));
     }
@@ -287,11 +340,22 @@ fn boot(
         host: rustix::system::uname().nodename().to_string_lossy().into_owned(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
         tools,
-        system_prompt: system_prompt(&row.name, &around.cwd),
+        system_prompt: system_prompt(&Who {
+            name: &row.name,
+            cwd: &around.cwd,
+            scope: &state.facts.about.as_ref().map(|about| about.scope.clone()).unwrap_or_default(),
+            fence: kit.tier.as_str(),
+            network: &state.manifest.sandbox.network.to_string(),
+        }),
         route: found.route,
         no_route: found.no_route,
         fallbacks: found.fallbacks,
-        fence: minke_policy::Tier::D,
+        fence: kit.tier,
+        own: kit.own.clone(),
     };
     (boot, introduction, found.alerts)
+}
+
+fn tier_of(_helper: &crate::Helper) -> Tier {
+    Tier::A
 }

@@ -7,17 +7,18 @@
 //! keys that are in it.
 
 use std::collections::HashMap;
-use std::fs::File;
 use std::io::{self, Read};
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::FutureExt;
+use minke_files::Files;
 use minke_llm::Cover;
-use minke_pod::{CallEnd, FileFound, Prepared};
-use minke_record::{CallId, Preview, Text, hex};
-use minke_tool::{Call, News, Place, Tool, ToolError, ToolOutput};
+use minke_pod::{CallEnd, FileFound, Prepared, Said};
+use minke_record::{CallId, ImageBlob, Preview, SnapshotFile, Text, hex};
+use minke_tool::{Call, CommandNews, News, Place, Previewed, Tool, ToolError, ToolOutput};
 use sha2::{Digest, Sha256};
 use tokio::sync::mpsc;
 use tokio::task::{AbortHandle, JoinSet};
@@ -27,12 +28,20 @@ use crate::library::Library;
 use crate::mail::{Mail, TaskId};
 use crate::panics::said;
 
-/// The longest that a call may take; tools that know better end earlier.
-const CALL_WAIT: Duration = Duration::from_secs(120);
+/// The tools of a pod, and the files that they work on.
+pub(crate) struct Toolbox {
+    pub(crate) offered: Vec<Arc<dyn Tool>>,
+    pub(crate) clients: Vec<Arc<dyn Tool>>,
+    pub(crate) files: Arc<Files>,
+}
 
 pub(crate) struct Calls {
+    /// What is offered to the model.
     tools: Arc<Vec<Arc<dyn Tool>>>,
+    /// What only a client's call can name.
+    clients: Arc<Vec<Arc<dyn Tool>>>,
     place: Arc<Place>,
+    files: Arc<Files>,
     cover: Arc<Cover>,
     tasks: JoinSet<()>,
     running: HashMap<CallId, (TaskId, AbortHandle)>,
@@ -43,16 +52,18 @@ pub(crate) struct Calls {
 
 impl Calls {
     pub(crate) fn new(
-        tools: Vec<Arc<dyn Tool>>,
+        toolbox: Toolbox,
         place: Place,
-        cover: Cover,
+        cover: Arc<Cover>,
         library: Library,
         mail: mpsc::Sender<Mail>,
     ) -> Calls {
         Calls {
-            tools: Arc::new(tools),
+            tools: Arc::new(toolbox.offered),
+            clients: Arc::new(toolbox.clients),
+            files: toolbox.files,
             place: Arc::new(place),
-            cover: Arc::new(cover),
+            cover,
             tasks: JoinSet::new(),
             running: HashMap::new(),
             next: 0,
@@ -93,7 +104,8 @@ impl Calls {
     pub(crate) fn check_file(&mut self, call_id: CallId, preview: Preview) {
         let hand = self.hand(&call_id);
         self.spawn(call_id, async move {
-            let found = hand.library.off_loop(move |_| look(&preview)).await;
+            let files = Arc::clone(&hand.files);
+            let found = hand.library.off_loop(move |_| look(&files, &preview)).await;
             hand.tell(Mail::FileChecked { task: hand.task, call_id: hand.call_id.clone(), found }).await;
         });
     }
@@ -124,7 +136,9 @@ impl Calls {
             task: self.next,
             call_id: call_id.clone(),
             tools: Arc::clone(&self.tools),
+            clients: Arc::clone(&self.clients),
             place: Arc::clone(&self.place),
+            files: Arc::clone(&self.files),
             cover: Arc::clone(&self.cover),
             library: self.library.clone(),
             mail: self.mail.clone(),
@@ -143,7 +157,9 @@ struct Hand {
     task: TaskId,
     call_id: CallId,
     tools: Arc<Vec<Arc<dyn Tool>>>,
+    clients: Arc<Vec<Arc<dyn Tool>>>,
     place: Arc<Place>,
+    files: Arc<Files>,
     cover: Arc<Cover>,
     library: Library,
     mail: mpsc::Sender<Mail>,
@@ -151,7 +167,10 @@ struct Hand {
 
 impl Hand {
     fn tool(&self, name: &str) -> Result<Arc<dyn Tool>, String> {
-        self.tools.iter().find(|tool| tool.spec().name == name).cloned().ok_or_else(|| {
+        // The pod names the model's own calls itself, and no client can take such a name.
+        let model = self.call_id.0.starts_with("call_");
+        let clients = self.clients.iter().filter(|_| !model);
+        self.tools.iter().chain(clients).find(|tool| tool.spec().name == name).cloned().ok_or_else(|| {
             let names: Vec<String> = self.tools.iter().map(|tool| tool.spec().name).collect();
             format!("there is no tool `{name}`; there are: {}", names.join(", "))
         })
@@ -177,17 +196,14 @@ impl Hand {
     async fn prepare(&self, name: &str, arguments: String) -> Result<Prepared, String> {
         let tool = self.tool(name)?;
         let place = Arc::clone(&self.place);
+        let cover = Arc::clone(&self.cover);
         let name = name.to_owned();
         self.library
-            .off_loop(move |_| {
-                catch_unwind(AssertUnwindSafe(|| {
-                    let action = tool.prepare(&arguments, &place)?;
-                    let preview = tool.preview(&arguments, &action, &place)?.map(|found| found.preview);
-                    Ok(Prepared { class: tool.class(), action, preview })
-                }))
-                .unwrap_or_else(|panic| {
-                    Err(ToolError::Internal(format!("`{name}` panicked: {}", said(&*panic))))
-                })
+            .off_loop(move |library| {
+                catch_unwind(AssertUnwindSafe(|| prepare(&*tool, &arguments, &place, (library, &cover))))
+                    .unwrap_or_else(|panic| {
+                        Err(ToolError::Internal(format!("`{name}` panicked: {}", said(&*panic))))
+                    })
             })
             .await
             .map_err(|e| e.message().to_owned())
@@ -198,45 +214,97 @@ impl Hand {
             Ok(tool) => tool,
             Err(message) => return CallEnd::Invalid { message },
         };
-        let call = Call { id: self.call_id.clone(), place: Arc::clone(&self.place), news: News::nobody() };
+        let call = Call { id: self.call_id.clone(), place: Arc::clone(&self.place), news: self.news() };
+        let longest = tool.deadline(arguments);
         let work = async { tool.run(arguments, &call).await };
-        match timeout(CALL_WAIT, AssertUnwindSafe(work).catch_unwind()).await {
-            Ok(Ok(Ok(ToolOutput { summary, content, .. }))) => CallEnd::Done { summary, content },
+        match timeout(longest, AssertUnwindSafe(work).catch_unwind()).await {
+            Ok(Ok(Ok(output))) => match self.keep(output).await {
+                Ok(said) => CallEnd::Done(said),
+                Err(message) => CallEnd::Failed { message },
+            },
             Ok(Ok(Err(ToolError::Invalid(message)))) => CallEnd::Invalid { message },
             Ok(Ok(Err(ToolError::Failed(message)))) => CallEnd::Failed { message },
-            Ok(Ok(Err(ToolError::TimedOut { after, .. }))) => {
-                CallEnd::TimedOut { after_ms: u64::try_from(after.as_millis()).unwrap_or(u64::MAX) }
+            Ok(Ok(Err(ToolError::TimedOut { after, said }))) => {
+                CallEnd::TimedOut { after_ms: millis(after), said: self.keep(said).await.ok() }
             }
             Ok(Ok(Err(ToolError::Internal(message)))) => {
                 CallEnd::Failed { message: format!("a mistake inside `{name}`: {message}") }
             }
             Ok(Err(panic)) => CallEnd::Failed { message: format!("`{name}` panicked: {}", said(&*panic)) },
-            Err(_) => {
-                CallEnd::TimedOut { after_ms: u64::try_from(CALL_WAIT.as_millis()).unwrap_or(u64::MAX) }
-            }
+            Err(_) => CallEnd::TimedOut { after_ms: millis(longest), said: None },
         }
+    }
+
+    /// News of this call's commands, to the loop. Never waits: a piece of output that finds the mailbox full is left
+    /// out, as its offsets show; beginning and end are not.
+    fn news(&self) -> News {
+        let (mail, call_id) = (self.mail.clone(), self.call_id.clone());
+        News::new(move |command_id, news| {
+            let weighs = !matches!(news, CommandNews::Output { .. });
+            let letter = Mail::Command { call_id: call_id.clone(), command_id: command_id.to_owned(), news };
+            if let Err(mpsc::error::TrySendError::Full(letter)) = mail.try_send(letter)
+                && weighs
+                && let Ok(runtime) = tokio::runtime::Handle::try_current()
+            {
+                let mail = mail.clone();
+                // The loop is gone only when the process ends, and everybody who would listen with it.
+                runtime.spawn(async move { drop(mail.send(letter).await) });
+            }
+        })
+    }
+
+    /// Keeps what is too large for the log's line as blobs, which the result names.
+    async fn keep(&self, output: ToolOutput) -> Result<Said, String> {
+        let ToolOutput { summary, content, images, rest } = output;
+        if images.is_empty() && rest.is_none() {
+            return Ok(Said { summary, content, ..Said::default() });
+        }
+        let keep = move |library: &Library| {
+            let put = |bytes: Vec<u8>| {
+                let kept = library.store().put_blob(library.session(), bytes);
+                kept.map(|name| name.blob).map_err(|e| e.to_string())
+            };
+            let shown = images
+                .into_iter()
+                .map(|image| Ok(ImageBlob { blob: put(image.bytes)?, media_type: image.media_type }));
+            let images = shown.collect::<Result<Vec<_>, String>>()?;
+            let rest = match rest {
+                Some(path) => Some(put(std::fs::read(&path).map_err(|e| e.to_string())?)?),
+                None => None,
+            };
+            Ok((images, rest))
+        };
+        let kept: Result<_, String> = self.library.off_loop(keep).await;
+        let (images, rest) = kept.map_err(|why| {
+            format!("it was done, but what it said could not be kept: {why}. Its summary: {summary}")
+        })?;
+        Ok(Said { summary, content, images, rest })
     }
 
     /// What a call came to, without the keys in it.
     async fn covered(&self, ended: CallEnd) -> CallEnd {
         let covered = match ended {
-            CallEnd::Done { summary, content: Some(content) } => self
-                .hidden([summary, content])
-                .await
-                .map(|[summary, content]| CallEnd::Done { summary, content: Some(content) }),
-            CallEnd::Done { summary, content: None } => {
-                self.hidden([summary]).await.map(|[summary]| CallEnd::Done { summary, content: None })
-            }
+            CallEnd::Done(said) => self.covered_words(said).await.map(CallEnd::Done),
             CallEnd::Failed { message } => {
                 self.hidden([message]).await.map(|[message]| CallEnd::Failed { message })
             }
             CallEnd::Invalid { message } => {
                 self.hidden([message]).await.map(|[message]| CallEnd::Invalid { message })
             }
-            CallEnd::TimedOut { .. } => Ok(ended),
+            CallEnd::TimedOut { after_ms, said: Some(said) } => {
+                self.covered_words(said).await.map(|said| CallEnd::TimedOut { after_ms, said: Some(said) })
+            }
+            CallEnd::TimedOut { said: None, .. } => Ok(ended),
         };
         // What was done is done; what it said may hold a key.
         covered.unwrap_or_else(|message| CallEnd::Failed { message })
+    }
+
+    async fn covered_words(&self, said: Said) -> Result<Said, String> {
+        let had = said.content.is_some();
+        let texts = [said.summary, said.content.unwrap_or_default()];
+        let [summary, content] = self.hidden(texts).await?;
+        Ok(Said { summary, content: had.then_some(content), ..said })
     }
 
     async fn hidden<const N: usize>(&self, mut texts: [String; N]) -> Result<[String; N], String> {
@@ -259,9 +327,52 @@ impl Hand {
     }
 }
 
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// What a call would touch and change, by reading only; the file as it is now is kept for undo.
+fn prepare(
+    tool: &dyn Tool,
+    arguments: &str,
+    place: &Place,
+    (library, cover): (&Library, &Cover),
+) -> Result<Prepared, ToolError> {
+    let action = tool.prepare(arguments, place)?;
+    let own = tool.own(arguments)?;
+    let mut prepared = Prepared { own, ..Prepared::new(tool.class(), action) };
+    let Some(Previewed { mut preview, before }) = tool.preview(arguments, &prepared.action, place)? else {
+        return Ok(prepared);
+    };
+    let unseen = |e: &dyn std::fmt::Display| {
+        ToolError::Failed(format!("nothing was done, since keys could not be looked for: {e}"))
+    };
+    if let Some(diff) = &mut preview.diff {
+        cover.hide(&mut [diff]).map_err(|e| unseen(&e))?;
+    }
+    let (path, hash) = (preview.path.clone(), preview.before.clone().unwrap_or_default());
+    let file = |mode, blob| SnapshotFile { path, mode, hash, blob, at: None, bytes: None };
+    prepared.before = Some(match before {
+        None => file(0, None),
+        // A key is written nowhere but in its store: what holds one cannot be put back.
+        Some(before) if cover.is_in(&before.content).map_err(|e| unseen(&e))? => file(before.mode, None),
+        Some(before) => {
+            let kept = library.store().put_blob(library.session(), before.content);
+            let kept = kept.map_err(|e| {
+                ToolError::Failed(format!(
+                    "nothing was done, since the file as it is could not be kept for undo: {e}"
+                ))
+            })?;
+            file(before.mode, Some(kept.blob))
+        }
+    });
+    prepared.preview = Some(preview);
+    Ok(prepared)
+}
+
 /// What a file says about a call that was to change it. One that cannot be read says neither.
-fn look(preview: &Preview) -> FileFound {
-    match hash_of(&preview.path) {
+fn look(files: &Files, preview: &Preview) -> FileFound {
+    match hash_of(files, &preview.path) {
         Ok(now) if now.as_deref() == Some(preview.after.as_str()) => FileFound::After,
         Ok(now) if now == preview.before => FileFound::Before,
         Ok(_) | Err(_) => FileFound::Neither,
@@ -269,11 +380,11 @@ fn look(preview: &Preview) -> FileFound {
 }
 
 /// SHA-256 of a file's content; `None` if there is no file.
-fn hash_of(path: &str) -> io::Result<Option<String>> {
-    let mut file = match File::open(path) {
-        Ok(file) => file,
-        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
-        Err(e) => return Err(e),
+fn hash_of(files: &Files, path: &str) -> io::Result<Option<String>> {
+    let mut file = match files.open(Path::new(path)) {
+        Ok(opened) => opened.file,
+        Err(e) if e.is_missing() => return Ok(None),
+        Err(e) => return Err(io::Error::other(e)),
     };
     let mut hash = Sha256::new();
     let mut chunk = vec![0; 64 * 1024];
@@ -326,7 +437,9 @@ mod tests {
         let library = Library::new(store, session, "nowhere".into());
         let place = Place { cwd: "nowhere".into(), scope: Scope::default() };
         let cover = Cover::new(Around::here("nowhere", None));
-        (Calls::new(vec![Arc::new(Breaks)], place, cover, library, mail), mailbox)
+        let files = Arc::new(Files::none());
+        let toolbox = Toolbox { offered: vec![Arc::new(Breaks)], clients: Vec::new(), files };
+        (Calls::new(toolbox, place, Arc::new(cover), library, mail), mailbox)
     }
 
     #[tokio::test]
@@ -355,7 +468,7 @@ mod tests {
         calls.stop(&"stopped".into());
         calls.run("slow".into(), "Breaks".to_owned(), "wait".into());
         let Some(Mail::CallEnded { call_id, ended, .. }) = mailbox.recv().await else { panic!() };
-        assert_eq!((call_id, ended), ("slow".into(), CallEnd::TimedOut { after_ms: 120_000 }));
+        assert_eq!((call_id, ended), ("slow".into(), CallEnd::TimedOut { after_ms: 120_000, said: None }));
         drop(calls);
         assert!(mailbox.recv().await.is_none());
     }
@@ -363,16 +476,19 @@ mod tests {
     #[test]
     fn a_file_says_whether_a_call_took_effect() {
         let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("f");
+        let home = dir.path().canonicalize().unwrap();
+        let scope = Scope::write(home.to_string_lossy());
+        let files = Files::new(minke_files::FilesConfig { scope, ..Default::default() }).unwrap();
+        let path = home.join("f");
         let preview = |before: Option<&str>, after: &str| {
             let hash = |text: &str| hex(&Sha256::digest(text));
             let path = path.display().to_string();
             Preview { path, before: before.map(hash), after: hash(after), diff: None }
         };
-        assert_eq!(look(&preview(None, "new")), FileFound::Before);
+        assert_eq!(look(&files, &preview(None, "new")), FileFound::Before);
         std::fs::write(&path, "new").unwrap();
-        assert_eq!(look(&preview(None, "new")), FileFound::After);
-        assert_eq!(look(&preview(Some("new"), "newer")), FileFound::Before);
-        assert_eq!(look(&preview(Some("old"), "newer")), FileFound::Neither);
+        assert_eq!(look(&files, &preview(None, "new")), FileFound::After);
+        assert_eq!(look(&files, &preview(Some("new"), "newer")), FileFound::Before);
+        assert_eq!(look(&files, &preview(Some("old"), "newer")), FileFound::Neither);
     }
 }

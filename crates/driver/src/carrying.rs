@@ -198,6 +198,7 @@ impl Driver {
                 self.calls.stop(&call_id);
             }
             Effect::CheckFile { call_id, preview } => self.calls.check_file(call_id, preview),
+            Effect::Capture { run, when } => self.captures.take(run, when),
             Effect::SetTimer { timer, at } => self.timers.set(timer, at, self.clock.now()),
             Effect::ClearTimer { timer } => self.timers.clear(timer),
             Effect::Exit => self.ending = Some(Ending::Stopped),

@@ -21,15 +21,18 @@ use tokio::time::{Instant, sleep_until};
 use crate::Ending;
 use crate::answers::{self, Introduction};
 use crate::calls::Calls;
+use crate::captures::Captures;
 use crate::clients::{Asked, Asker, Client, Clients, Join, Rejoin};
 use crate::clock::Clock;
 use crate::errands::Errands;
 use crate::heartbeat::Heartbeat;
+use crate::kit::Kit;
 use crate::library::Library;
 use crate::log::Log;
 use crate::mail::Mail;
 use crate::methods::{self, Door};
 use crate::models::Models;
+use crate::news::OpenCommands;
 use crate::outlet::{self, Outlet};
 use crate::routes;
 use crate::signals::Signals;
@@ -76,6 +79,10 @@ pub(crate) struct Driver {
     pub(crate) stream: Arc<Stream>,
     pub(crate) clients: Clients,
     pub(crate) calls: Calls,
+    pub(crate) commands: OpenCommands,
+    pub(crate) captures: Captures,
+    /// Ends every command when it goes.
+    pub(crate) kit: Kit,
     pub(crate) models: Models,
     pub(crate) errands: Errands,
     pub(crate) timers: Timers,
@@ -184,6 +191,18 @@ impl Driver {
                     self.take(What::CallEnded { call_id, ended });
                 }
             }
+            Mail::Command { call_id, command_id, news } => {
+                let before = self.commands.count();
+                let event = Event::Command(self.commands.hear(call_id, command_id, news));
+                let count = self.commands.count();
+                if count != before {
+                    self.take(What::Commands(count));
+                }
+                let run = self.pod.state().facts.run.as_ref().map(|run| run.id);
+                let after_seq = self.log.head().seq;
+                self.outlet.push(None, outlet::Item::Live { event, after_seq, run });
+            }
+            Mail::Captured { run, when, captured } => self.take(What::Captured { run, when, captured }),
             Mail::FileChecked { task, call_id, found } => {
                 if self.calls.is_over(task, &call_id) {
                     self.take(What::FileChecked { call_id, found });
@@ -194,7 +213,8 @@ impl Driver {
 
     /// A client's first line has decided what it gets.
     fn join(&mut self, client: Arc<Client>, hello: Hello) {
-        let around = Box::new(answers::around(&self.pod, &self.introduction, self.log.head()));
+        let around =
+            Box::new(answers::around(&self.pod, &self.introduction, self.log.head(), &self.commands));
         let segment_start = self.pod.state().segment.as_ref().map_or(0, |segment| segment.start);
         let join = Box::new(Join { hello, alerts: Vec::new(), around, segment_start, place: None });
         self.outlet.push(None, outlet::Item::Join { client, join });
@@ -206,7 +226,7 @@ impl Driver {
         let run = facts.run.as_ref().map(|run| run.id);
         let event = Event::Status(wire::status_event(&self.pod.status(), run.is_some()));
         let status = encode(&event, &Place::Live { after_seq: head.seq }, run);
-        let in_flight = wire::in_flight(self.pod.open_blocks());
+        let in_flight = wire::in_flight(self.pod.open_blocks(), &self.commands);
         let rejoin = Box::new(Rejoin { head, in_flight, status });
         self.outlet.push(None, outlet::Item::Rejoin { client, rejoin });
     }

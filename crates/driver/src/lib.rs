@@ -6,24 +6,29 @@
 mod answers;
 mod boot;
 mod calls;
+mod captures;
 mod carrying;
 mod clients;
 mod clock;
 mod driver;
 mod errands;
 mod heartbeat;
+mod kit;
 mod library;
 mod log;
 mod mail;
 mod methods;
 mod models;
+mod news;
 mod outlet;
+mod outputs;
 mod panics;
 mod recorder;
 mod routes;
 mod signals;
 mod stop;
 mod stream;
+mod taken;
 mod timers;
 mod wire;
 
@@ -32,6 +37,7 @@ pub use routes::wanted;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
+pub use minke_exec::fence::Helper;
 use minke_record::SessionId;
 use minke_registry::Paths;
 use minke_session::{FileStore, RealDisk, Store};
@@ -50,6 +56,8 @@ pub struct PodArgs {
     pub paths: Paths,
     /// Whether SIGTERM and SIGINT of this process are meant for this pod.
     pub signals: bool,
+    /// The binary that puts up the walls around commands; without one nothing holds them, and none is offered.
+    pub helper: Option<Helper>,
 }
 
 /// How a pod's process ended.

@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
+use minke_files::Files;
 use minke_protocol::limits::FRAME_BYTES;
 use minke_protocol::{Page, Read, ReadBlob, ReadBlobReply, Refusal, ReplyData};
 use minke_record::{ErrorCode, ImageSource, InputSegment, Position, SessionId};
@@ -30,11 +31,21 @@ pub(crate) struct Library {
     store: Arc<dyn Store>,
     session: SessionId,
     cwd: PathBuf,
+    files: Arc<Files>,
 }
 
 impl Library {
     pub(crate) fn new(store: Arc<dyn Store>, session: SessionId, cwd: PathBuf) -> Library {
-        Library { store, session, cwd }
+        Library { store, session, cwd, files: Arc::new(Files::none()) }
+    }
+
+    /// The same, with the files of the pod's scope in reach.
+    pub(crate) fn with_files(self, files: Arc<Files>) -> Library {
+        Library { files, ..self }
+    }
+
+    pub(crate) fn files(&self) -> &Files {
+        &self.files
     }
 
     pub(crate) fn store(&self) -> &Arc<dyn Store> {

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use minke_model::{Failure, ModelEvent};
 use minke_pod::{CallEnd, FileFound, Prepared, Rewind};
 use minke_protocol::{Hello, Refusal, ReplyData};
-use minke_record::{CallId, Position};
+use minke_record::{CallId, Position, RunId, SnapshotFile, SnapshotWhen};
+use minke_tool::CommandNews;
 
 use crate::clients::{Asked, Asker, Client, ClientId};
 
@@ -56,6 +57,18 @@ pub(crate) enum Mail {
         task: TaskId,
         call_id: CallId,
         ended: CallEnd,
+    },
+    /// A command of a call has said something.
+    Command {
+        call_id: CallId,
+        command_id: String,
+        news: CommandNews,
+    },
+    /// What has changed in the write scope, or why it cannot be seen.
+    Captured {
+        run: RunId,
+        when: SnapshotWhen,
+        captured: Result<Vec<SnapshotFile>, String>,
     },
     FileChecked {
         task: TaskId,

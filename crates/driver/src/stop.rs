@@ -47,6 +47,11 @@ impl Driver {
             eprintln!("warning: the disk did not take all recordings in time; `minke log verify` names them");
         }
         self.calls.stop_all();
+        if let Some(commands) = &self.kit.commands
+            && timeout_at(deadline, commands.stop_all()).await.is_err()
+        {
+            eprintln!("warning: commands in the background did not end in time; they die with this process");
+        }
         // Nobody opens letters any more: whoever wants to send one must not wait for that.
         self.mailbox.close();
         if orderly {

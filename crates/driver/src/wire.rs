@@ -8,6 +8,8 @@ use minke_protocol::{
 };
 use minke_record::{Millis, Position};
 
+use crate::news::OpenCommands;
+
 pub(crate) fn status_word(phase: Phase, run_open: bool) -> minke_protocol::Status {
     match phase {
         Phase::Idle => minke_protocol::Status::Idle,
@@ -70,13 +72,13 @@ pub(crate) fn live_event(live: &Live, now: Millis) -> Option<Event> {
     })
 }
 
-pub(crate) fn in_flight(blocks: Vec<OpenBlock>) -> InFlight {
+pub(crate) fn in_flight(blocks: Vec<OpenBlock>, commands: &OpenCommands) -> InFlight {
     let blocks = blocks.into_iter().map(|block| match block {
         OpenBlock::Text { text } => Block::Text { text },
         OpenBlock::Thinking { text } => Block::Thinking { text },
         OpenBlock::ToolCall { id, name, arguments } => Block::ToolCall { id, name, arguments },
     });
-    InFlight { blocks: blocks.collect(), commands: Vec::new() }
+    InFlight { blocks: blocks.collect(), commands: commands.all() }
 }
 
 /// What the pod answered. `wait` is also told where the pod stands; an input that came back is told in the words of

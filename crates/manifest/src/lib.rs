@@ -16,6 +16,9 @@ pub struct Manifest {
     pub model: ModelSection,
     pub worker: WorkerSection,
     pub permissions: PermissionsSection,
+    pub sandbox: SandboxSection,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub web: Option<WebSection>,
     pub session: SessionSection,
 }
 
@@ -101,7 +104,176 @@ impl Default for WorkerSection {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct PermissionsSection {
-    pub posture: Posture,
+    /// Where the fence holds everything inside the scope `auto`, else `ask`, if absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub posture: Option<Posture>,
+}
+
+/// What commands may touch and reach.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct SandboxSection {
+    pub mode: SandboxMode,
+    /// Which hosts commands and web tools may reach.
+    pub network: Network,
+    /// Whether the pod's own temporary directory can be written.
+    pub writable_tmp: bool,
+    pub env: EnvSection,
+    /// Protected names that a person lifted, by their absolute paths; only the command line sets it.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub lifted: Vec<String>,
+}
+
+impl Default for SandboxSection {
+    fn default() -> Self {
+        SandboxSection {
+            mode: SandboxMode::Scope,
+            network: Network::Off,
+            writable_tmp: true,
+            env: EnvSection::default(),
+            lifted: Vec::new(),
+        }
+    }
+}
+
+/// What the fence is compiled from. `off` is no word of a file: only `--unsandboxed` on the command line says it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SandboxMode {
+    Scope,
+    ReadOnly,
+    Off,
+}
+
+/// Where to a command may connect, always through the pod's own proxy.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "NetworkWritten", into = "NetworkWritten")]
+pub enum Network {
+    Off,
+    /// Every public host.
+    On,
+    /// `docs.rs`, or `*.example.org` for what is below a name.
+    Hosts(Vec<String>),
+}
+
+impl Network {
+    /// Hosts that may be reached without a question; `*` is every one.
+    pub fn hosts(&self) -> Vec<String> {
+        match self {
+            Network::Off => Vec::new(),
+            Network::On => vec!["*".to_owned()],
+            Network::Hosts(hosts) => hosts.clone(),
+        }
+    }
+}
+
+impl std::fmt::Display for Network {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Network::Off => f.write_str("off"),
+            Network::On => f.write_str("on, public hosts only"),
+            Network::Hosts(hosts) => f.write_str(&hosts.join(", ")),
+        }
+    }
+}
+
+/// A word or a list, as it stands in a file.
+#[derive(Clone, Serialize, Deserialize)]
+#[serde(untagged)]
+enum NetworkWritten {
+    Word(String),
+    Hosts(Vec<String>),
+}
+
+impl TryFrom<NetworkWritten> for Network {
+    type Error = String;
+    fn try_from(written: NetworkWritten) -> Result<Network, String> {
+        match written {
+            NetworkWritten::Word(word) if word == "off" => Ok(Network::Off),
+            NetworkWritten::Word(word) if word == "on" => Ok(Network::On),
+            NetworkWritten::Word(word) => {
+                Err(format!("`{word}` is not a network: use \"off\", \"on\" or a list of hosts"))
+            }
+            NetworkWritten::Hosts(hosts) => Ok(Network::Hosts(hosts)),
+        }
+    }
+}
+
+impl From<Network> for NetworkWritten {
+    fn from(network: Network) -> NetworkWritten {
+        match network {
+            Network::Off => NetworkWritten::Word("off".to_owned()),
+            Network::On => NetworkWritten::Word("on".to_owned()),
+            Network::Hosts(hosts) => NetworkWritten::Hosts(hosts),
+        }
+    }
+}
+
+/// The environment of commands, beside what every command gets.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct EnvSection {
+    /// Names of variables that are passed on.
+    pub pass: Vec<String>,
+    pub set: std::collections::BTreeMap<String, String>,
+}
+
+/// Tools that reach the web. Without the section there are none.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct WebSection {
+    pub enabled: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub search: Option<WebSearchSection>,
+    pub fetch: WebFetchSection,
+}
+
+impl Default for WebSection {
+    fn default() -> Self {
+        WebSection { enabled: true, search: None, fetch: WebFetchSection::default() }
+    }
+}
+
+/// Who searches; without it WebSearch is not offered.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WebSearchSection {
+    pub provider: String,
+    /// Where the provider is asked, if it is not its usual place.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub base_url: Option<String>,
+    /// The variable that holds the key, if it is not the provider's usual one; never a key.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub api_key_env: Option<String>,
+    #[serde(default = "search_timeout")]
+    pub timeout_s: u64,
+}
+
+fn search_timeout() -> u64 {
+    15
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct WebFetchSection {
+    pub timeout_s: u64,
+    /// Each one is checked anew.
+    pub redirects: u64,
+    pub max_response_bytes: u64,
+    pub max_output_bytes: u64,
+    /// Private and link-local addresses.
+    pub allow_private: bool,
+}
+
+impl Default for WebFetchSection {
+    fn default() -> Self {
+        WebFetchSection {
+            timeout_s: 20,
+            redirects: 5,
+            max_response_bytes: 2 << 20,
+            max_output_bytes: 64 << 10,
+            allow_private: false,
+        }
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -160,6 +160,7 @@ pub fn visit(state: &State, at: Moment, visitor: Visitor, visit: Visit) -> Resul
             version: visitor.version,
             holder: Holder::Visit,
             fence: None,
+            own: None,
         },
     );
     let by = visitor.by;

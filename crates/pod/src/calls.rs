@@ -4,18 +4,18 @@
 //! Invariant: a call runs at most once, unless it is pure or its file shows that it did not happen
 //! (`no_call_runs_twice_whenever_the_process_dies`).
 
+use minke_manifest::Posture;
+use minke_policy::{AT_ONCE, Judging, Slot, SlotState, Tier, startable};
 use minke_record::{
     Action, Actor, Answer, Ask, AskId, AskKind, AskSubject, CallId, CallStage, Class, Decision, Durability,
-    Item, Judgement, Kind, OpenCall, Outcome, Text, ToolDispatch, ToolResult, Verdict, limits,
+    Item, Judgement, Kind, Large, OpenCall, Outcome, Own, Snapshot, SnapshotWhen, Text, ToolDispatch,
+    ToolResult, Verdict, limits,
 };
 
-use crate::gate;
-use crate::input::{CallEnd, FileFound, Prepared};
+use crate::digest::digest;
+use crate::input::{CallEnd, FileFound, Prepared, Said};
 use crate::pod::{Making, Pod};
 use crate::step::Effect;
-
-/// How many calls of one turn run at the same time.
-const PARALLEL: usize = 8;
 
 /// What a hand is busy with, or what waits for one, in this life.
 #[derive(Debug, Clone, PartialEq)]
@@ -42,15 +42,18 @@ pub(crate) struct Ready {
 /// How a call is settled, in words for the model.
 pub(crate) struct Settled {
     pub(crate) outcome: Outcome,
-    pub(crate) summary: String,
-    pub(crate) content: Option<String>,
+    pub(crate) said: Said,
     pub(crate) verdict: Option<Verdict>,
 }
 
 impl Settled {
     pub(crate) fn error(outcome: Outcome, message: impl Into<String>) -> Settled {
         let message = message.into();
-        Settled { outcome, summary: message.clone(), content: Some(message), verdict: None }
+        Settled::with(outcome, Said { summary: message.clone(), content: Some(message), ..Said::default() })
+    }
+
+    pub(crate) fn with(outcome: Outcome, said: Said) -> Settled {
+        Settled { outcome, said, verdict: None }
     }
 }
 
@@ -107,7 +110,7 @@ impl Pod {
             CallStage::Wished
             | CallStage::Answered { .. }
             | CallStage::Asked(_)
-            | CallStage::Dispatched(_) => self.judge(&prepared.action),
+            | CallStage::Dispatched(_) => self.judge_prepared(&prepared),
         };
         match verdict.outcome {
             Judgement::Allow => {
@@ -116,7 +119,12 @@ impl Pod {
                 self.dispatch_ready(m);
             }
             Judgement::Ask => {
-                self.ask_about(m, &call, digest, &prepared);
+                match &prepared.own {
+                    Some(Own::AskUser { question, options }) => {
+                        self.note_question(m, id.clone(), digest, question, options);
+                    }
+                    _ => self.ask_about(m, &call, digest, &prepared),
+                }
                 self.life.work.insert(id.clone(), Work::Asking(prepared.action));
                 self.dispatch_ready(m);
             }
@@ -129,13 +137,31 @@ impl Pod {
 
     pub(crate) fn judge(&self, action: &Action) -> Verdict {
         let scope = self.state.facts.about.as_ref().map(|about| about.scope.clone()).unwrap_or_default();
-        gate::judge(self.state.manifest.permissions.posture, &scope, action)
+        let sandbox = &self.state.manifest.sandbox;
+        let judging = Judging {
+            own: self.life.boot.as_ref().map(|boot| &boot.own),
+            hosts: &sandbox.network.hosts(),
+            lifted: &sandbox.lifted,
+            ..Judging::new(self.posture(), &scope, self.fence())
+        };
+        minke_policy::judge(&judging, action)
+    }
+
+    /// What holds commands in this life.
+    pub fn fence(&self) -> Tier {
+        self.life.boot.as_ref().map_or(Tier::D, |boot| boot.fence)
+    }
+
+    /// What becomes of an action that no rule decides: as it was set, or what suits the fence.
+    pub fn posture(&self) -> Posture {
+        let chosen = self.state.manifest.permissions.posture;
+        chosen.unwrap_or_else(|| minke_policy::default_posture(self.fence()))
     }
 
     pub(crate) fn digest(&self, tool: &str, arguments: &Text, prepared: &Prepared) -> String {
         let cwd = self.state.facts.about.as_ref().map_or("", |about| about.cwd.as_str());
         let before = prepared.preview.as_ref().and_then(|preview| preview.before.as_deref());
-        gate::digest(tool, arguments, cwd, before)
+        digest(tool, arguments, cwd, before)
     }
 
     fn ask_about(&mut self, m: &mut Making, call: &OpenCall, digest: String, prepared: &Prepared) {
@@ -166,31 +192,51 @@ impl Pod {
         id
     }
 
-    /// Starts what may start: in order, up to the limit, and never beside an earlier call that it conflicts with.
-    fn dispatch_ready(&mut self, m: &mut Making) {
-        let mut earlier: Vec<Action> = Vec::new();
-        let running = |work: &Work| matches!(work, Work::Running { .. } | Work::Checking);
-        let mut busy = self.life.work.values().filter(|work| running(work)).count();
-        for call in self.model_calls() {
-            match self.life.work.get(&call.call_id).cloned() {
-                // What an unprepared call would touch is not known, so nothing behind it may start yet.
-                Some(Work::Preparing | Work::Checking) => return,
-                Some(Work::Asking(action) | Work::Running { action, .. }) => earlier.push(action),
-                Some(Work::Ready(ready)) => {
-                    let action = ready.prepared.action.clone();
-                    if busy < PARALLEL && !earlier.iter().any(|other| other.conflicts(&action)) {
-                        self.dispatch(m, &call, *ready);
-                        busy += 1;
-                    }
-                    earlier.push(action);
-                }
-                None => {}
+    /// Starts what may start, and goes on if something was over at once.
+    pub(crate) fn dispatch_ready(&mut self, m: &mut Making) {
+        let mut settled = false;
+        for (call, ready) in self.startable() {
+            if ready.prepared.action.command.is_some() && self.waits_for_capture(m) {
+                continue;
             }
+            settled |= ready.prepared.own.is_some();
+            self.dispatch(m, &call, ready);
+        }
+        if settled {
+            self.go_on(m);
         }
     }
 
+    /// What may start now: in order, up to the limit, and never beside or before a call that it conflicts with.
+    fn startable(&self) -> Vec<(OpenCall, Ready)> {
+        let mut calls: Vec<(OpenCall, Work)> = Vec::new();
+        for call in self.model_calls() {
+            match self.life.work.get(&call.call_id) {
+                // What an unprepared call would touch is not known, so nothing behind it may start yet.
+                Some(Work::Preparing | Work::Checking) => break,
+                Some(work) => calls.push((call, work.clone())),
+                None => {}
+            }
+        }
+        let slots: Vec<Slot<'_>> = calls.iter().filter_map(|(_, work)| slot(work)).collect();
+        let mut start = startable(&slots, AT_ONCE);
+        // A question holds its own call, and what would change something: looking need not wait for a person.
+        let unasked: Vec<usize> =
+            (0..slots.len()).filter(|at| slots[*at].state != SlotState::Blocked).collect();
+        let others: Vec<Slot<'_>> = unasked.iter().map(|at| slots[*at]).collect();
+        let looks = startable(&others, AT_ONCE).into_iter().map(|at| unasked[at]);
+        start.extend(looks.filter(|at| !slots[*at].action.side_effects));
+        start.sort_unstable();
+        start.dedup();
+        let ready = |at: usize| match calls.get(at).cloned()? {
+            (call, Work::Ready(ready)) => Some((call, *ready)),
+            _ => None,
+        };
+        start.into_iter().filter_map(ready).collect()
+    }
+
     pub(crate) fn dispatch(&mut self, m: &mut Making, call: &OpenCall, ready: Ready) {
-        let Prepared { class, action, preview } = ready.prepared;
+        let Prepared { class, action, preview, own, before } = ready.prepared;
         self.note(
             m,
             ToolDispatch {
@@ -204,7 +250,14 @@ impl Pod {
                 arguments: call.by.is_some().then(|| call.arguments.clone()),
             },
         );
-        self.run_call(m, call, class, action);
+        if let Some(file) = before {
+            let (call_id, files) = (Some(call.call_id.clone()), Large::Here(vec![file]));
+            self.note(m, Snapshot { call_id, of_run: None, when: SnapshotWhen::Before, files });
+        }
+        match own {
+            Some(own) => self.carry_out_own(m, call, own),
+            None => self.run_call(m, call, class, action),
+        }
     }
 
     fn run_call(&mut self, m: &mut Making, call: &OpenCall, class: Class, action: Action) {
@@ -225,13 +278,15 @@ impl Pod {
             return; // closed before it ended
         }
         let settled = match ended {
-            CallEnd::Done { summary, content } => {
-                Settled { outcome: Outcome::Done, summary, content, verdict: None }
-            }
+            CallEnd::Done(said) => Settled::with(Outcome::Done, said),
             CallEnd::Failed { message } => Settled::error(Outcome::Failed, message),
             CallEnd::Invalid { message } => Settled::error(Outcome::Invalid, message),
-            CallEnd::TimedOut { after_ms } => {
-                Settled::error(Outcome::TimedOut, format!("timed out after {after_ms} ms and was stopped"))
+            CallEnd::TimedOut { after_ms, said } => {
+                let summary = format!("timed out after {after_ms} ms and was stopped");
+                match said {
+                    Some(said) => Settled::with(Outcome::TimedOut, Said { summary, ..said }),
+                    None => Settled::error(Outcome::TimedOut, summary),
+                }
             }
         };
         self.settle_call(m, id, settled);
@@ -261,16 +316,15 @@ impl Pod {
     ) {
         let work = self.life.work.remove(id);
         let pure = matches!(work, Some(Work::Running { class: Class::Pure, .. }));
-        let is_error = settled.outcome != Outcome::Done;
+        let Settled { outcome, said, verdict } = settled;
         let item = Item::ToolResult {
             call_id: id.clone(),
-            summary: first_line(&settled.summary),
-            content: settled.content.map(Text::from),
-            is_error,
-            blob: None,
-            images: Vec::new(),
+            summary: first_line(&said.summary),
+            content: said.content.map(Text::from),
+            is_error: outcome != Outcome::Done,
+            blob: said.rest,
+            images: said.images,
         };
-        let Settled { outcome, verdict, .. } = settled;
         let kind: Kind = ToolResult { item, outcome, verdict, by, notes: Vec::new() }.into();
         self.note_as(m, kind, if pure { Durability::Lazy } else { Durability::Barrier });
     }
@@ -312,11 +366,7 @@ impl Pod {
             }
             FileFound::After => {
                 let summary = "done before the interruption, as the file shows".to_owned();
-                self.settle_call(
-                    m,
-                    id,
-                    Settled { outcome: Outcome::Done, summary, content: None, verdict: None },
-                );
+                self.settle_call(m, id, Settled::with(Outcome::Done, Said { summary, ..Said::default() }));
             }
             FileFound::Neither => self.settle_call(m, id, lost()),
         }
@@ -381,6 +431,16 @@ impl Pod {
     pub(crate) fn running_calls(&self) -> Vec<CallId> {
         let runs = |id: &CallId| matches!(self.life.work.get(id), Some(Work::Running { .. }));
         self.model_calls().into_iter().map(|call| call.call_id).filter(|id| runs(id)).collect()
+    }
+}
+
+/// How the schedule sees a call that is prepared.
+fn slot(work: &Work) -> Option<Slot<'_>> {
+    match work {
+        Work::Ready(ready) => Some(Slot { state: SlotState::Waiting, action: &ready.prepared.action }),
+        Work::Asking(action) => Some(Slot { state: SlotState::Blocked, action }),
+        Work::Running { action, .. } => Some(Slot { state: SlotState::Running, action }),
+        Work::Preparing | Work::Checking => None,
     }
 }
 

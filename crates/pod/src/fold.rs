@@ -12,8 +12,8 @@ use minke_record::{
     EndResult, EndedRun, Entry, Facts, Goal, GoalChange, GoalFact, Granted, History, Holder, Inbox, Invoke,
     Item, Kind, LlmCall, LlmEnd, LlmUsage, Note, OpDone, OpGave, OpenAsk, OpenCall, OpenChild, OpenLlm,
     OpenRun, Opened, PodEvent, Purpose, QueueMode, Queued, QueuedInput, Report, RunId, RunResult,
-    SegmentStart, SessionStart, StateWord, SystemEntry, Task, TaskFact, TaskStatus, ToolDispatch, ToolResult,
-    Trigger, TurnEnd, UserInput, flatten, limits,
+    SegmentStart, SessionStart, SnapshotWhen, StateWord, SystemEntry, SystemKind, Task, TaskFact, TaskStatus,
+    ToolDispatch, ToolResult, Trigger, TurnEnd, UserInput, flatten, limits,
 };
 
 use crate::state::State;
@@ -73,6 +73,11 @@ impl State {
             }
             Kind::Goal(e) => self.goal_changed(e),
             Kind::Task(e) => self.task_changed(e),
+            Kind::Snapshot(e) => {
+                if let Some(run) = self.facts.run.as_mut().filter(|_| e.call_id.is_none()) {
+                    run.captured |= e.when == SnapshotWhen::Before;
+                }
+            }
             Kind::ReadTo(e) => {
                 self.facts.read_to.insert(e.session, e.seq);
             }
@@ -86,7 +91,6 @@ impl State {
             // What a rewind does to the context is in the segment that it opens.
             Kind::Rewound(_)
             | Kind::Progress(_)
-            | Kind::Snapshot(_)
             | Kind::Checkpoint(_)
             | Kind::Alert(_)
             | Kind::Extension(_)
@@ -138,6 +142,7 @@ impl State {
             }
         }
         self.facts.tasks = parent.tasks;
+        self.facts.task_ids = parent.task_ids;
         self.facts.goal = parent.goal;
         self.facts.config = parent.config;
         self.facts.segment = parent.segment;
@@ -264,6 +269,9 @@ impl State {
     fn system_item_shown(&mut self, e: &SystemEntry) {
         let at = self.context.len() as u64;
         self.context.push(e.item.item());
+        if e.item.kind == SystemKind::TaskReminder {
+            self.facts.since_task = 0;
+        }
         let Some(seq) = e.note else { return };
         self.drain(seq);
         // Notes are what a run without an input was opened for: a rollback goes back to before them.
@@ -285,6 +293,9 @@ impl State {
     fn request_made(&mut self, e: &LlmCall) {
         self.facts.llm_calls = e.call.saturating_add(1);
         self.facts.open_llm = Some(OpenLlm { call: e.call, reserved: e.reserved.clone() });
+        if e.purpose == Purpose::Turn {
+            self.facts.since_task = self.facts.since_task.saturating_add(1);
+        }
         if let Some(run) = self.facts.run.as_mut().filter(|_| e.purpose == Purpose::Turn) {
             run.turn = e.turn;
             run.in_turn = true;
@@ -437,14 +448,21 @@ impl State {
     }
 
     fn task_changed(&mut self, e: &Task) {
+        self.facts.task_ids = self.facts.task_ids.max(e.id);
+        self.facts.since_task = 0;
+        let at = self.facts.tasks.iter().position(|task| task.id == e.id);
         self.facts.tasks.retain(|task| task.id != e.id);
         if e.status != TaskStatus::Deleted {
-            self.facts.tasks.push(TaskFact {
-                id: e.id,
-                subject: e.subject.clone(),
-                description: e.description.clone(),
-                status: e.status.clone(),
-            });
+            let at = at.unwrap_or(usize::MAX).min(self.facts.tasks.len());
+            self.facts.tasks.insert(
+                at,
+                TaskFact {
+                    id: e.id,
+                    subject: e.subject.clone(),
+                    description: e.description.clone(),
+                    status: e.status.clone(),
+                },
+            );
         }
     }
 

@@ -2,7 +2,7 @@
 //!
 //! Until it is dispatched such a call is not in the log: if the process dies before, it never happened.
 
-use minke_record::{Actor, AskId, CallId, CallStage, Decision, Judgement, OpenCall, Outcome, Text};
+use minke_record::{Actor, AskId, CallId, CallStage, Decision, Judgement, OpenCall, Outcome, Own, Text};
 
 use crate::calls::{Ready, Settled, answered_verdict, refused};
 use crate::input::Prepared;
@@ -31,10 +31,14 @@ impl Pod {
                 return self.settle_call_by(m, &guest.call_id, settled, Some(guest.by));
             }
         };
+        if matches!(prepared.own, Some(Own::AskUser { .. })) {
+            let settled = Settled::error(Outcome::Invalid, "only the model asks a person with AskUser");
+            return self.settle_call_by(m, &guest.call_id, settled, Some(guest.by));
+        }
         let verdict = if guest.ask.is_some() {
             answered_verdict(&Decision::Approved, None)
         } else {
-            self.judge(&prepared.action)
+            self.judge_prepared(&prepared)
         };
         match verdict.outcome {
             Judgement::Allow => {

@@ -6,8 +6,9 @@
 use minke_model::{Failure, ModelEvent};
 use minke_policy::Tier;
 use minke_record::{
-    Action, Actor, AlertLevel, AlertSource, AskId, CallId, Class, Decision, Holder, InputSegment, Item,
-    Millis, Opened, PodEvent, PodName, Preview, QueueId, Route, RunId, SessionId, ToolSpec,
+    Action, Actor, AlertLevel, AlertSource, AskId, CallId, Class, Decision, Holder, ImageBlob, InputSegment,
+    Item, Millis, Opened, Own, PodEvent, PodName, Preview, QueueId, Route, RunId, Scope, SessionId,
+    SnapshotFile, SnapshotWhen, ToolSpec,
 };
 use serde_json::Value;
 
@@ -52,11 +53,19 @@ pub enum What {
         call_id: CallId,
         found: FileFound,
     },
+    /// What has changed in the write scope since it was last captured, or why it cannot be captured.
+    Captured {
+        run: RunId,
+        when: SnapshotWhen,
+        captured: Result<Vec<SnapshotFile>, String>,
+    },
     Timer(Timer),
     /// SIGTERM or SIGINT.
     Signal,
     /// How many clients are connected now.
     Clients(usize),
+    /// How many commands run now, those in the background among them.
+    Commands(usize),
     /// A write failed; the pod was made again from the log. Its open run ends here.
     StorageFailed {
         message: String,
@@ -94,6 +103,8 @@ pub struct Boot {
     pub fallbacks: Vec<Route>,
     /// What holds this life's commands, as it was tried.
     pub fence: Tier,
+    /// The pod's own directories, which it may touch beside its scope.
+    pub own: Scope,
 }
 
 impl Boot {
@@ -106,6 +117,7 @@ impl Boot {
             version: self.version.clone(),
             holder: Holder::Pod,
             fence: Some(self.fence.to_string()),
+            own: Some(self.own.clone()).filter(|own| *own != Scope::default()),
         }
     }
 }
@@ -254,15 +266,49 @@ pub struct Prepared {
     pub class: Class,
     pub action: Action,
     pub preview: Option<Preview>,
+    /// What the mind itself is to do; then no hand runs the call.
+    pub own: Option<Own>,
+    /// The file that it would change as it is now; its content is kept already.
+    pub before: Option<SnapshotFile>,
+}
+
+impl Prepared {
+    pub fn new(class: Class, action: Action) -> Prepared {
+        Prepared { class, action, preview: None, own: None, before: None }
+    }
 }
 
 /// How a started call ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CallEnd {
-    Done { summary: String, content: Option<String> },
-    Failed { message: String },
-    Invalid { message: String },
-    TimedOut { after_ms: u64 },
+    Done(Said),
+    Failed {
+        message: String,
+    },
+    Invalid {
+        message: String,
+    },
+    /// Stopped because its time was over; `said` is what it had come to.
+    TimedOut {
+        after_ms: u64,
+        said: Option<Said>,
+    },
+}
+
+impl CallEnd {
+    pub fn done(summary: impl Into<String>, content: Option<String>) -> CallEnd {
+        CallEnd::Done(Said { summary: summary.into(), content, ..Said::default() })
+    }
+}
+
+/// What a call said. Blobs that it names are kept already.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Said {
+    pub summary: String,
+    pub content: Option<String>,
+    pub images: Vec<ImageBlob>,
+    /// The whole of what `content` is a part of.
+    pub rest: Option<String>,
 }
 
 /// What the file of a verifiable call says about it.

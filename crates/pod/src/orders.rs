@@ -1,10 +1,10 @@
 //! Orders: what somebody wants of the pod. The table says what becomes of each; here it is done.
 
 use minke_record::{
-    Actor, Answer, Archived, AskId, CallId, CallStage, Checkpoint, ConfigChanged, Decision, DequeueReason,
-    Dequeued, EndResult, ErrorCode, Goal, GoalChange, History, InputSegment, OpGave, Progress, QueueId,
-    QueueMode, QueuedInput, Renamed, Rewound, RunResult, SegmentReason, StateChange, StateWord, Unarchived,
-    limits,
+    Actor, Answer, Archived, AskId, AskKind, CallId, CallStage, Checkpoint, ConfigChanged, Decision,
+    DequeueReason, Dequeued, EndResult, ErrorCode, Goal, GoalChange, History, InputSegment, OpGave, Progress,
+    QueueId, QueueMode, QueuedInput, Renamed, Rewound, RunId, RunResult, SegmentReason, StateChange,
+    StateWord, Unarchived, limits,
 };
 use serde_json::Value;
 
@@ -18,6 +18,9 @@ use crate::{ReplyTo, Timer};
 
 /// The longest a `wait` may wait.
 const WAIT_MS: u64 = 24 * 60 * 60 * 1_000;
+
+/// The tool that puts back what a run changed. It is offered to nobody: `undo` calls it.
+pub const UNDO: &str = "Undo";
 
 /// An input with everything that goes with it.
 struct Saying {
@@ -56,10 +59,7 @@ impl Pod {
             Order::Answer { ask, decision, note } => self.answer(m, &cell, from, (ask, decision, note)),
             Order::Compact { .. } => self.compact(&cell),
             Order::Rewind(rewind) => self.rewind(m, *rewind, from),
-            Order::Undo { .. } => Err(Refusal::new(
-                ErrorCode::NotFound,
-                "there is nothing to undo: no run of this session has kept the state of a file",
-            )),
+            Order::Undo { run } => self.undo(m, from, run),
             Order::CallTool { name, arguments, call_id } => self.call_tool(m, from, name, arguments, call_id),
             Order::Checkpoint { id, state } => self.checkpoint(m, id, state),
             Order::Set(changes) => self.set(m, *changes, &from),
@@ -177,8 +177,12 @@ impl Pod {
         answer: (AskId, Decision, Option<String>),
     ) -> Result<Given, Refusal> {
         let (id, decision, note) = answer;
-        if self.state.ask(id).is_none() {
+        let Some(ask) = self.state.ask(id) else {
             return Err(Refusal::new(ErrorCode::NotFound, format!("no question {id} is open")));
+        };
+        if ask.ask == AskKind::Question && decision.approves() && note.as_deref().is_none_or(str::is_empty) {
+            let message = "this is a question, not an approval: say the answer in `note`";
+            return Err(Refusal::new(ErrorCode::InvalidRequest, message));
         }
         let guest = self.life.guests.iter().any(|guest| guest.ask == Some(id));
         if !guest && *cell == Cell::OnlyClientsCall {
@@ -249,6 +253,19 @@ impl Pod {
             },
         );
         Ok(Given::Input(target.input))
+    }
+
+    /// A client's call like any other: the same gate, and it is in the log with whoever asked for it.
+    fn undo(&mut self, m: &mut Making, by: Actor, run: Option<RunId>) -> Result<Given, Refusal> {
+        let run = run.or_else(|| self.state.facts.last.as_ref().map(|last| last.id));
+        let Some(run) = run else {
+            return Err(Refusal::new(
+                ErrorCode::NotFound,
+                "there is nothing to undo: this session has no run",
+            ));
+        };
+        let arguments = serde_json::json!({ "run": run.to_string() }).to_string();
+        self.call_tool(m, by, UNDO.to_owned(), arguments, None)
     }
 
     fn call_tool(
@@ -330,10 +347,10 @@ impl Pod {
 
     /// `yield`: the scope is free to be taken, unless somebody else relies on it.
     fn give_way(&self) -> Result<Given, Refusal> {
-        if self.state.facts.children.is_empty() && self.life.work.is_empty() {
+        if self.state.facts.children.is_empty() && self.life.work.is_empty() && self.life.commands == 0 {
             return Ok(Given::Ok);
         }
-        Err(Refusal::new(ErrorCode::Conflict, "children or calls of this pod still use its scope"))
+        Err(Refusal::new(ErrorCode::Conflict, "children, calls or commands of this pod still use its scope"))
     }
 
     fn shutdown(&mut self, m: &mut Making, cell: &Cell, mode: ShutdownMode) -> Given {

@@ -48,6 +48,14 @@ pub(crate) struct Life {
     pub(crate) work: BTreeMap<CallId, Work>,
     /// Calls that clients made and that are not dispatched yet.
     pub(crate) guests: Vec<crate::guests::Guest>,
+    /// The write scope is being captured before this run's first command.
+    pub(crate) capturing: Option<RunId>,
+    /// How this run left the write scope is being looked at.
+    pub(crate) closing: Option<RunId>,
+    /// The pod stops as soon as that is known.
+    pub(crate) stop_waits: bool,
+    /// The write scope cannot be captured; the person knows.
+    pub(crate) uncapturable: bool,
     /// A `pause` waits for calls to end.
     pub(crate) pausing: Option<Pausing>,
     pub(crate) stopping: Option<Stopping>,
@@ -55,6 +63,7 @@ pub(crate) struct Life {
     pub(crate) suspend_queue: bool,
     pub(crate) waiters: Vec<Waiter>,
     pub(crate) clients: usize,
+    pub(crate) commands: usize,
     pub(crate) idle_timer: bool,
     /// The log cannot be written; new runs are refused.
     pub(crate) storage_failed: Option<String>,
@@ -114,7 +123,10 @@ impl Pod {
             boot: old.life.boot,
             route: old.life.route,
             stopping: old.life.stopping,
+            closing: old.life.closing,
+            stop_waits: old.life.stop_waits,
             clients: old.life.clients,
+            commands: old.life.commands,
             waiters: old.life.waiters,
             idle_timer: old.life.idle_timer,
             told: old.life.told,
@@ -149,9 +161,11 @@ impl Pod {
             What::Prepared { call_id, prepared } => self.prepared(&mut m, &call_id, prepared),
             What::CallEnded { call_id, ended } => self.call_ended(&mut m, &call_id, ended),
             What::FileChecked { call_id, found } => self.file_checked(&mut m, &call_id, found),
+            What::Captured { run, when, captured } => self.captured(&mut m, run, &when, captured),
             What::Timer(timer) => self.timer(&mut m, timer),
             What::Signal => self.stop_by_signal(&mut m, "a signal"),
             What::Clients(count) => self.life.clients = count,
+            What::Commands(count) => self.life.commands = count,
             What::StorageFailed { message } => self.storage_failed(&mut m, message),
             What::StorageBack => self.storage_back(&mut m),
             What::Routes { route, no_route, fallbacks } => {
@@ -279,10 +293,11 @@ impl Pod {
         }
     }
 
-    /// Nothing holds the process: no client, no child, no call, and no run but one that waits for an ask.
+    /// Nothing holds the process: no client, no child, no command, no call, and no run but one that waits for an ask.
     fn may_sleep(&self) -> bool {
         let waits = self.status().waiting.is_some_and(|w| w.on == minke_record::WaitingOn::Ask);
         self.life.clients == 0
+            && self.life.commands == 0
             && self.state.facts.children.is_empty()
             && self.life.resume_at.is_none()
             && self.life.work.values().all(|work| matches!(work, Work::Asking(_)))

@@ -162,6 +162,7 @@ impl Pod {
     /// Asks the model: notes are drained, limits checked, the request is made from the context alone.
     pub(crate) fn next_request(&mut self, m: &mut Making, continues: Option<Continues>) {
         self.drain_notes(m);
+        self.remind_of_tasks(m);
         self.tell_status_running(m);
         self.life.had_calls = false;
         let limit = self.state.manifest.worker.max_turns;
@@ -264,7 +265,15 @@ impl Pod {
         if self.state.facts.run.is_none() {
             return;
         }
+        let captured = self.state.facts.run.as_ref().filter(|run| run.captured).map(|run| run.id);
+        let interrupted =
+            matches!(&terminal, Kind::RunCompleted(end) if end.result == RunResult::Interrupted);
         self.note(m, terminal);
+        // After an interruption nobody knows any more who changed what.
+        if let Some(run) = captured.filter(|_| !interrupted) {
+            self.capture_after(m, run);
+        }
+        self.life.capturing = None;
         self.life.work.retain(|id, _| self.state.call(id).is_some_and(|call| call.by.is_some()));
         self.life.pausing = None;
         self.life.had_calls = false;

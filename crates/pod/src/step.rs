@@ -9,7 +9,7 @@ use std::sync::Arc;
 use minke_model::Prompt;
 use minke_record::{
     Action, AlertLevel, AlertSource, Blob, CallId, Class, Draft, ErrorCode, InputSegment, Millis, Preview,
-    QueueId, RunId, Text, WaitingOn,
+    QueueId, RunId, SnapshotWhen, Text, WaitingOn,
 };
 
 use crate::input::{ReplyTo, Timer};
@@ -225,6 +225,11 @@ pub enum Effect {
         call_id: CallId,
         preview: Preview,
     },
+    /// Capture what has changed in the write scope; comes back as `What::Captured`.
+    Capture {
+        run: RunId,
+        when: SnapshotWhen,
+    },
     SetTimer {
         timer: Timer,
         at: Millis,
@@ -247,6 +252,7 @@ impl Effect {
             | Effect::Prepare { .. }
             | Effect::StopCall { .. }
             | Effect::CheckFile { .. }
+            | Effect::Capture { .. }
             | Effect::SetTimer { .. }
             | Effect::ClearTimer { .. } => true,
         }

@@ -100,9 +100,13 @@ impl Pod {
     /// reboot costs no job.
     pub(crate) fn stop_by_signal(&mut self, m: &mut Making, why: &str) {
         if self.life.stopping == Some(Stopping::Now) {
+            if self.life.stop_waits {
+                self.leave(m);
+            }
             return;
         }
         self.life.stopping = Some(Stopping::Now);
+        self.life.closing = None;
         self.life.pausing = None;
         self.cut_reply(m);
         for call_id in self.running_calls() {
@@ -114,9 +118,20 @@ impl Pod {
         self.stop_now(m);
     }
 
+    /// Stops, when it is known how the last run left the files: without that they cannot be put back.
     pub(crate) fn stop_now(&mut self, m: &mut Making) {
         self.life.stopping = Some(Stopping::Now);
         self.tell_status(m);
+        if self.life.closing.is_some() {
+            self.life.stop_waits = true;
+            return;
+        }
+        self.leave(m);
+    }
+
+    /// The last thing that a pod does.
+    pub(crate) fn leave(&mut self, m: &mut Making) {
+        self.life.stop_waits = false;
         self.live(m, LiveWhat::Shutdown);
         m.effect(Effect::Exit);
     }

@@ -310,6 +310,9 @@ entry_structs! {
         /// The tier of the fence that this life's commands run in, as it was tried.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub fence: Option<String>,
+        /// The pod's own directories in this life, which it may touch beside its scope.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub own: Option<Scope>,
     }
 
     /// Resets the context to `history`.
@@ -587,8 +590,12 @@ entry_structs! {
 
     /// File state for undo.
     pub struct Snapshot {
+        /// Of one call's file; absent if it is what changed in the write scope since the snapshot before.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub call_id: Option<CallId>,
+        /// The run that it was taken before or after, if that is not the one that the entry stands in.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub of_run: Option<RunId>,
         pub when: SnapshotWhen,
         pub files: Large<Vec<SnapshotFile>>,
     }

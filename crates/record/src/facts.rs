@@ -66,6 +66,10 @@ pub struct Facts {
     pub open_llm: Option<OpenLlm>,
     pub budget: Option<Value>,
     pub tasks: Vec<TaskFact>,
+    /// The highest number that a task has had: numbers are not used again.
+    pub task_ids: u64,
+    /// Requests since a task was last changed, or the model last reminded of them.
+    pub since_task: u64,
     pub goal: Option<GoalFact>,
     pub read_to: BTreeMap<SessionId, u64>,
     pub op_ids: VecDeque<OpDone>,

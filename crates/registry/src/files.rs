@@ -2,7 +2,7 @@
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Read, Seek, SeekFrom, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 
 pub(crate) const PRIVATE_DIR: u32 = 0o700;
@@ -27,6 +27,32 @@ pub(crate) fn ask_lock(attempt: impl Fn() -> Result<(), TryLockError>) -> Result
             answer => return answer,
         }
     }
+}
+
+/// Removes a directory with everything in it, also what a pod's commands took the rights from.
+pub(crate) fn remove_tree(dir: &Path) -> io::Result<()> {
+    match fs::remove_dir_all(dir) {
+        Err(e) if e.kind() == io::ErrorKind::PermissionDenied => {
+            open_up(dir)?;
+            fs::remove_dir_all(dir)
+        }
+        removed => removed,
+    }
+}
+
+/// Gives us back the right to every directory. Links are not followed.
+fn open_up(dir: &Path) -> io::Result<()> {
+    let mut dirs = vec![dir.to_owned()];
+    while let Some(dir) = dirs.pop() {
+        fs::set_permissions(&dir, fs::Permissions::from_mode(PRIVATE_DIR))?;
+        for entry in fs::read_dir(&dir)? {
+            let entry = entry?;
+            if entry.file_type()?.is_dir() {
+                dirs.push(entry.path());
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Puts new content in a file's place at once: temp file, then rename. The temp file's name is fixed because every

@@ -14,7 +14,7 @@ use minke_record::{PodName, SessionId};
 use serde::{Deserialize, Serialize};
 
 use crate::error::{RegistryError, at};
-use crate::files::{read_small, replace};
+use crate::files::{make_dir, open_lock, read_small, remove_tree, replace};
 use crate::runtime::{Reclaimed, Runtime};
 use crate::status::PodStatus;
 
@@ -65,6 +65,19 @@ fn process_identity() -> (u64, String) {
     (start_time, boot_id.trim().to_owned())
 }
 
+/// What lies in a pod's directory for its commands and file tools.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OwnDirs {
+    /// `/tmp` of its commands.
+    pub tmp: PathBuf,
+    /// What was too long for a result; nobody but the pod writes there.
+    pub output: PathBuf,
+    /// Locked by every fence as long as something lives in it.
+    pub fences: PathBuf,
+    /// Where its commands find the network, if they may.
+    pub proxy: PathBuf,
+}
+
 /// The right to a name, held until `release` or the end of the process. Dropping it without `release` is what a
 /// kill does: the name is free, the directory stays until somebody looks.
 #[derive(Debug)]
@@ -113,6 +126,22 @@ impl ScopeLease {
         replace(&path, text.as_bytes()).map_err(at("write", path))
     }
 
+    /// Makes the directories that belong to the pod's own commands and file tools.
+    pub fn make_own_dirs(&self) -> Result<OwnDirs, RegistryError> {
+        let dir = self.dir();
+        let own = OwnDirs {
+            tmp: dir.join("tmp"),
+            output: dir.join("output"),
+            fences: dir.join("fences"),
+            proxy: dir.join("proxy.sock"),
+        };
+        for path in [&own.tmp, &own.output] {
+            make_dir(path).map_err(at("make", path))?;
+        }
+        open_lock(&own.fences).map_err(at("make", &own.fences))?;
+        Ok(own)
+    }
+
     /// Removes the pod's directory and lets go of the name.
     pub fn release(self) -> Result<(), RegistryError> {
         let dir = self.dir();
@@ -120,7 +149,7 @@ impl ScopeLease {
         if !self.is_in_place(&dir)? {
             return Err(RegistryError::LeaseLost { path: dir });
         }
-        fs::remove_dir_all(&dir).map_err(at("remove", dir))?;
+        remove_tree(&dir).map_err(at("remove", dir))?;
         // Only now the lock goes, with `self.file`: the name was unlinked first.
         drop(self.file);
         Ok(())

@@ -14,7 +14,7 @@ mod socket;
 mod status;
 
 pub use error::{PathsError, RegistryError};
-pub use lease::{Row, ScopeLease};
+pub use lease::{OwnDirs, Row, ScopeLease};
 pub use paths::{Paths, Surroundings};
 pub use runtime::{Live, Look, Reclaimed, Runtime};
 pub use socket::{SOCKET_PATH_BYTES, SocketPath};

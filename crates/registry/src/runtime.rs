@@ -13,7 +13,7 @@ use std::time::{Duration, Instant, SystemTime};
 use minke_record::{PodName, SessionId};
 
 use crate::error::{RegistryError, at};
-use crate::files::{ask_lock, make_dir, open_lock, read_small, replace, tail};
+use crate::files::{ask_lock, make_dir, open_lock, read_small, remove_tree, replace, tail};
 use crate::lease::{Row, ScopeLease};
 use crate::paths::Paths;
 use crate::status::PodStatus;
@@ -244,7 +244,7 @@ impl Runtime {
     /// Clears a dead pod's directory and removes it, the lease last of all but before its lock goes.
     fn bury(&self, dir: &Path) -> Result<Option<Reclaimed>, RegistryError> {
         let reclaimed = self.clear(dir)?;
-        fs::remove_dir_all(dir).map_err(at("remove", dir))?;
+        remove_tree(dir).map_err(at("remove", dir))?;
         Ok(reclaimed)
     }
 

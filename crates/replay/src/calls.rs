@@ -3,7 +3,7 @@
 //! What a call would touch is made again by the tool's own `prepare`, which is pure; only what it found by looking (the
 //! preview, a refusal of its arguments) and what it did come from the log.
 
-use minke_pod::{CallEnd, FileFound, Order, Prepared, Request, What};
+use minke_pod::{CallEnd, FileFound, Order, Prepared, Request, Said, What};
 use minke_record::{Action, Actor, CallId, Class, Entry, Item, Kind, Outcome, Text, ToolResult};
 use minke_tool::Place;
 
@@ -123,6 +123,7 @@ impl Look<'_> {
         };
         let dispatch = self.timeline.dispatch(&pending.call_id, step.at);
         let preview = dispatch.and_then(|dispatch| dispatch.preview.clone());
+        let before = self.timeline.file_before(&pending.call_id, step.at);
         let found = self.timeline.of_call(&pending.call_id, step.at);
         if let Some(OfCall::Settled(result)) = found
             && result.outcome == Outcome::Invalid
@@ -130,12 +131,13 @@ impl Look<'_> {
             return Ok(Some(Err(self.message(result, seq)?)));
         }
         if let Some(again) = again {
-            return Ok(Some(again.map(|(class, action)| Prepared { class, action, preview })));
+            return Ok(Some(again.map(|again| Prepared { preview, before, ..again })));
         }
-        let once = |action| Some(Ok(Prepared { class: Class::Once, action, preview: None }));
+        let once = |action| Some(Ok(Prepared::new(Class::Once, action)));
         Ok(match (found, dispatch) {
             (Some(OfCall::Dispatched | OfCall::Asked(_)), Some(dispatch)) => {
-                Some(Ok(Prepared { class: dispatch.class.clone(), action: dispatch.action.clone(), preview }))
+                let prepared = Prepared::new(dispatch.class.clone(), dispatch.action.clone());
+                Some(Ok(Prepared { preview, before, ..prepared }))
             }
             (Some(OfCall::Asked(text)), None) => once(Action {
                 command: Some(text.unwrap_or_default().to_owned()),
@@ -236,19 +238,21 @@ impl Look<'_> {
 
     /// How a started call ended.
     pub(crate) fn ended(&self, result: &ToolResult, entry: &Entry) -> Result<Option<Feed>, ReplayError> {
-        let Item::ToolResult { call_id, summary, content, .. } = &result.item else { return Ok(None) };
+        let Item::ToolResult { call_id, summary, content, blob, images, .. } = &result.item else {
+            return Ok(None);
+        };
         let message = || self.message(result, entry.seq);
+        let content = content.as_ref().map(|text: &Text| self.blobs.text(text, entry.seq)).transpose()?;
+        let (summary, rest, images) = (summary.clone(), blob.clone(), images.clone());
+        let said = Said { summary, content, images, rest };
         let ended = match &result.outcome {
-            Outcome::Done => {
-                let content =
-                    content.as_ref().map(|text: &Text| self.blobs.text(text, entry.seq)).transpose()?;
-                CallEnd::Done { summary: summary.clone(), content }
-            }
+            Outcome::Done => CallEnd::Done(said),
             Outcome::Failed => CallEnd::Failed { message: message()? },
             Outcome::Invalid => CallEnd::Invalid { message: message()? },
             Outcome::TimedOut => {
                 let digits = |word: &str| word.parse().ok();
-                CallEnd::TimedOut { after_ms: summary.split(' ').find_map(digits).unwrap_or_default() }
+                let after_ms = said.summary.split(' ').find_map(digits).unwrap_or_default();
+                CallEnd::TimedOut { after_ms, said: Some(said) }
             }
             Outcome::Refused | Outcome::Cancelled | Outcome::Lost | Outcome::Other(_) => return Ok(None),
         };

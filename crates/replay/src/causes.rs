@@ -142,6 +142,7 @@ impl<'l> Look<'l> {
             | Kind::Goal(_)
             | Kind::Progress(_) => Ok(vec![self.set(step)]),
             Kind::Checkpoint(e) => Ok(vec![self.checkpoint(e)]),
+            Kind::Snapshot(e) => self.captured(mind, step, e),
             // Begun elsewhere, or of kinds that no pod of this version begins a step with.
             Kind::SessionStart(_)
             | Kind::Opened(_)
@@ -158,7 +159,6 @@ impl<'l> Look<'l> {
             | Kind::OutboxAck(_)
             | Kind::Task(_)
             | Kind::ReadTo(_)
-            | Kind::Snapshot(_)
             | Kind::Extension(_)
             | Kind::Unknown(_) => Ok(Vec::new()),
         }
@@ -200,6 +200,7 @@ impl<'l> Look<'l> {
         let Kind::Alert(alert) = &step.first.kind else { return Ok(Vec::new()) };
         let mut plans = self.of_reply(mind, step)?;
         plans.push(vec![What::Timer(Timer::Resume).into()]);
+        plans.extend(self.not_captured(mind, step, &alert.message)?);
         let models_own = alert.message.starts_with(taken::UNKNOWN_BLOCK);
         if alert.level == AlertLevel::Warn && step.entries.len() == 1 && !models_own {
             let (level, source) = (alert.level.clone(), alert.source.clone());

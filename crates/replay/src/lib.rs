@@ -14,6 +14,7 @@
 mod again;
 mod blobs;
 mod calls;
+mod captures;
 mod causes;
 mod compare;
 mod inputs;

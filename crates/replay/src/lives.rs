@@ -4,9 +4,10 @@
 
 use std::path::Path;
 
+use minke_context::prompts::Who;
 use minke_pod::{Boot, Forking, Moment, NewSession, Task, Visit, Visitor, What, fork, new_session, visit};
 use minke_policy::Tier;
-use minke_record::{Actor, AskId, Kind, Opened, PodName, Route, SessionStart, StateWord, Text};
+use minke_record::{Actor, AskId, Kind, Opened, PodName, Route, SessionStart, StateWord, Text, ToolSpec};
 
 use crate::ReplayError;
 use crate::again::{Stop, Walk, nothing};
@@ -139,12 +140,13 @@ impl<'l> Walk<'l> {
                 boot_id: opened.boot_id.clone(),
                 host: opened.host.clone(),
                 version: opened.version.clone(),
-                tools: self.look.recipe.tools.clone(),
-                system_prompt: self.system_prompt(step),
+                tools: self.offered(step),
+                system_prompt: self.system_prompt(step, opened),
                 route,
                 no_route: told.unwrap_or_default().to_owned(),
                 fallbacks: self.look.timeline.fallbacks(step.at),
                 fence: opened.fence.as_deref().and_then(|tier| tier.parse().ok()).unwrap_or(Tier::D),
+                own: opened.own.clone().unwrap_or_default(),
             };
             vec![What::Boot(Box::new(boot)).into()]
         };
@@ -152,12 +154,37 @@ impl<'l> Walk<'l> {
         if step.opens_run() { vec![with] } else { vec![boot(None), with] }
     }
 
+    /// What was offered in this life, as this program describes it: which tools there are depends on the machine and on
+    /// the configuration, what they are does not.
+    fn offered(&self, step: LogStep<'l>) -> Vec<ToolSpec> {
+        let life = self.look.timeline.life_from(step.at);
+        let begun = life.iter().find_map(|entry| match &entry.kind {
+            Kind::SegmentStart(segment) => segment.tools.here(),
+            _ => None,
+        });
+        let given = begun.or_else(|| self.state.segment.as_ref().map(|segment| segment.tools.as_ref()));
+        let mut tools = self.look.recipe.tools.clone();
+        if let Some(given) = given {
+            tools.retain(|tool| given.iter().any(|offered| offered.name == tool.name));
+        }
+        tools
+    }
+
     /// The system prompt of this program. A pod whose name another one had was numbered, and the log does not say so;
     /// the prompt that it was given does.
-    fn system_prompt(&self, step: LogStep<'l>) -> String {
+    fn system_prompt(&self, step: LogStep<'l>, opened: &Opened) -> String {
         let facts = &self.state.facts;
         let (Some(about), Some(name)) = (&facts.about, &facts.name) else { return String::new() };
-        let prompt = |name: &PodName| (self.look.recipe.system_prompt)(name, Path::new(&about.cwd));
+        let network = self.state.manifest.sandbox.network.to_string();
+        let prompt = |name: &PodName| {
+            (self.look.recipe.system_prompt)(&Who {
+                name,
+                cwd: Path::new(&about.cwd),
+                scope: &about.scope,
+                fence: opened.fence.as_deref().unwrap_or(Tier::D.as_str()),
+                network: &network,
+            })
+        };
         let plain = prompt(name);
         let life = self.look.timeline.life_from(step.at);
         let begun = life.iter().find_map(|entry| match &entry.kind {

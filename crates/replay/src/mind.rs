@@ -233,7 +233,7 @@ impl Mind {
                     asked.retry = true;
                 }
             }
-            Effect::SetTimer { .. } | Effect::ClearTimer { .. } | Effect::Exit => {}
+            Effect::Capture { .. } | Effect::SetTimer { .. } | Effect::ClearTimer { .. } | Effect::Exit => {}
         }
     }
 }

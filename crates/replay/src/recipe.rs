@@ -2,19 +2,19 @@
 //!
 //! The real one is the default. Tests bring their own, and show that a changed one is found.
 
-use std::path::Path;
-
-use minke_record::{Action, Class, PodName, ToolSpec};
+use minke_context::prompts::Who;
+use minke_pod::Prepared;
+use minke_record::ToolSpec;
 use minke_tool::Place;
 
-type SystemPrompt<'a> = Box<dyn Fn(&PodName, &Path) -> String + 'a>;
-type Prepare<'a> = Box<dyn Fn(&str, &str, &Place) -> Option<Result<(Class, Action), String>> + 'a>;
+type SystemPrompt<'a> = Box<dyn Fn(&Who<'_>) -> String + 'a>;
+type Prepare<'a> = Box<dyn Fn(&str, &str, &Place) -> Option<Result<Prepared, String>> + 'a>;
 
 /// What a pod is made from beside its log.
 pub struct Recipe<'a> {
-    /// What the model is told first, from the pod's name and working directory.
+    /// What the model is told first.
     pub system_prompt: SystemPrompt<'a>,
-    /// Exactly what is offered, sorted by name.
+    /// Everything that can be offered, sorted by name.
     pub tools: Vec<ToolSpec>,
     /// What a call with these arguments would touch; `None` for a tool that is not here. Pure, like `Tool::prepare`.
     pub prepare: Prepare<'a>,
@@ -23,7 +23,7 @@ pub struct Recipe<'a> {
 impl Recipe<'static> {
     /// What this program really does.
     pub fn real() -> Recipe<'static> {
-        let tools = minke_tools::builtin();
+        let tools = minke_tools::builtin(&minke_tools::Kit::idle());
         let mut specs: Vec<ToolSpec> = tools.iter().map(|tool| tool.spec()).collect();
         specs.sort_by(|a, b| a.name.cmp(&b.name));
         Recipe {
@@ -31,8 +31,12 @@ impl Recipe<'static> {
             tools: specs,
             prepare: Box::new(move |name, arguments, place| {
                 let tool = tools.iter().find(|tool| tool.spec().name == name)?;
-                let prepared = tool.prepare(arguments, place).map_err(|e| e.message().to_owned());
-                Some(prepared.map(|action| (tool.class(), action)))
+                let prepare = || {
+                    let action = tool.prepare(arguments, place)?;
+                    let own = tool.own(arguments)?;
+                    Ok(Prepared { own, ..Prepared::new(tool.class(), action) })
+                };
+                Some(prepare().map_err(|e: minke_tool::ToolError| e.message().to_owned()))
             }),
         }
     }

@@ -6,7 +6,8 @@
 use std::ops::Range;
 
 use minke_record::{
-    CallId, Entry, Item, Kind, LlmEnd, LlmUsage, Route, RunResult, SegmentStart, ToolDispatch, ToolResult,
+    CallId, Entry, Item, Kind, LlmEnd, LlmUsage, Route, RunResult, SegmentStart, SnapshotFile, ToolDispatch,
+    ToolResult,
 };
 
 /// A session's own entries in order, and where its steps and lives begin. Everything that is looked for often is found
@@ -129,6 +130,18 @@ impl<'a> Timeline<'a> {
         let found = self.entries.get(at..)?.iter().find_map(|entry| match &entry.kind {
             Kind::ToolDispatch(dispatch) if dispatch.call_id == *id => Some(Some(dispatch)),
             // A call that is settled is not dispatched any more.
+            Kind::ToolResult(result) if result_of(result) == Some(id) => Some(None),
+            _ => None,
+        });
+        found.flatten()
+    }
+
+    /// The file that a call was about to change, as it was, in this life or a later one.
+    pub(crate) fn file_before(&self, id: &CallId, at: usize) -> Option<SnapshotFile> {
+        let found = self.entries.get(at..)?.iter().find_map(|entry| match &entry.kind {
+            Kind::Snapshot(taken) if taken.call_id.as_ref() == Some(id) => {
+                Some(taken.files.here().and_then(|files| files.first().cloned()))
+            }
             Kind::ToolResult(result) if result_of(result) == Some(id) => Some(None),
             _ => None,
         });

@@ -144,6 +144,7 @@ impl Checker {
             | Effect::Prepare { .. }
             | Effect::StopCall { .. }
             | Effect::CheckFile { .. }
+            | Effect::Capture { .. }
             | Effect::SetTimer { .. }
             | Effect::ClearTimer { .. }
             | Effect::Exit => Ok(()),

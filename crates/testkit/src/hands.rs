@@ -1,12 +1,13 @@
 //! Scripted tools, one of each class, and the outside world that they change.
 //!
-//! Here: `Read` (pure), `Put` (verifiable), `Note` and `Sh` (once; `Sh` leaves the fence, so it is asked about), and a counter of what was really started. The outside world
+//! Here: `Read` (pure), `Put` (verifiable), `Note` and `Sh` (once; `Sh` is a command, so the fence decides whether it is
+//! asked about), those that the mind carries out itself, and a counter of what was really started. The outside world
 //! outlives every kill; calls that are still running do not. Elsewhere: the real tools (`tools`).
 
 use std::collections::{BTreeMap, VecDeque};
 
 use minke_pod::{CallEnd, FileFound, Prepared};
-use minke_record::{Action, Blob, CallId, Class, Preview, ToolSpec};
+use minke_record::{Action, Blob, CallId, Class, Own, Preview, SnapshotFile, ToolSpec};
 use serde_json::{Value, json};
 
 /// Where `Note` writes.
@@ -42,10 +43,15 @@ pub fn specs() -> Vec<ToolSpec> {
         }),
     };
     vec![
+        spec("AskUser", "Asks a person.", &["question"]),
         spec("Note", "Appends a line to NOTES.", &["line"]),
         spec("Put", "Replaces a file.", &["path", "content"]),
         spec("Read", "Reads a file.", &["path"]),
         spec("Sh", "Runs a command.", &["command"]),
+        spec("TaskCreate", "Adds a task.", &["subject"]),
+        spec("TaskGet", "Shows a task.", &["id"]),
+        spec("TaskList", "Shows all tasks.", &[]),
+        spec("TaskUpdate", "Changes a task.", &["id", "status"]),
     ]
 }
 
@@ -54,6 +60,23 @@ fn field(tool: &str, arguments: &str, key: &str) -> Result<String, String> {
         serde_json::from_str(arguments).map_err(|e| format!("the arguments of {tool} are not JSON: {e}"))?;
     let text = value.get(key).and_then(Value::as_str);
     text.map(ToOwned::to_owned).ok_or_else(|| format!("{tool} needs `{key}`, a string"))
+}
+
+/// What a call asks of the pod itself.
+fn own(tool: &str, arguments: &str) -> Result<Own, String> {
+    let id = || field(tool, arguments, "id")?.parse().map_err(|e| format!("`id`: {e}"));
+    Ok(match tool {
+        "AskUser" => Own::AskUser { question: field(tool, arguments, "question")?, options: Vec::new() },
+        "TaskCreate" => Own::TaskCreate { subject: field(tool, arguments, "subject")?, description: None },
+        "TaskUpdate" => Own::TaskUpdate {
+            id: id()?,
+            subject: None,
+            description: None,
+            status: Some(field(tool, arguments, "status")?.as_str().into()),
+        },
+        "TaskGet" => Own::TaskGet { id: id()? },
+        _ => Own::TaskList,
+    })
 }
 
 fn hash(content: &str) -> String {
@@ -68,28 +91,37 @@ impl Hands {
                 field(tool, arguments, "line")?;
                 let action =
                     Action { writes: vec![NOTES.to_owned()], side_effects: true, ..Action::default() };
-                Ok(Prepared { class: Class::Once, action, preview: None })
+                Ok(Prepared::new(Class::Once, action))
             }
             "Read" => {
                 let path = field(tool, arguments, "path")?;
-                Ok(Prepared {
-                    class: Class::Pure,
-                    action: Action { reads: vec![path], ..Action::default() },
-                    preview: None,
-                })
+                Ok(Prepared::new(Class::Pure, Action { reads: vec![path], ..Action::default() }))
             }
             "Sh" => {
                 let command = field(tool, arguments, "command")?;
                 let action = Action { command: Some(command), side_effects: true, ..Action::default() };
-                Ok(Prepared { class: Class::Once, action, preview: None })
+                Ok(Prepared::new(Class::Once, action))
             }
             "Put" => {
                 let path = field(tool, arguments, "path")?;
                 let content = field(tool, arguments, "content")?;
                 let before = self.files.get(&path).map(|content| hash(content));
+                let file = SnapshotFile {
+                    path: path.clone(),
+                    mode: 0o100_644,
+                    hash: before.clone().unwrap_or_default(),
+                    blob: None,
+                    at: None,
+                    bytes: None,
+                };
                 let preview = Preview { path: path.clone(), before, after: hash(&content), diff: None };
                 let action = Action { writes: vec![path], side_effects: true, ..Action::default() };
-                Ok(Prepared { class: Class::Verifiable, action, preview: Some(preview) })
+                let prepared = Prepared::new(Class::Verifiable, action);
+                Ok(Prepared { preview: Some(preview), before: Some(file), ..prepared })
+            }
+            "AskUser" | "TaskCreate" | "TaskGet" | "TaskList" | "TaskUpdate" => {
+                let own = Some(own(tool, arguments)?);
+                Ok(Prepared { own, ..Prepared::new(Class::Pure, Action::default()) })
             }
             other => Err(format!("there is no tool `{other}`; there are Note, Put, Read and Sh")),
         }
@@ -106,7 +138,7 @@ impl Hands {
             self.repeated.push(call.clone());
         }
         let end = match self.change(tool, arguments) {
-            Ok(summary) => CallEnd::Done { summary, content: None },
+            Ok(summary) => CallEnd::done(summary, None),
             Err(message) => CallEnd::Failed { message },
         };
         if self.hold {

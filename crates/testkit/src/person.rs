@@ -31,6 +31,10 @@ impl Telling<'_> {
                 let Some(ask) = self.world.state().facts.asks.first() else { return Ok(None) };
                 Order::Answer { ask: ask.id, decision: decision(word), note: detail }
             }
+            "tell" => {
+                let Some(ask) = self.world.state().facts.asks.first() else { return Ok(None) };
+                Order::Answer { ask: ask.id, decision: Decision::Answered, note: detail }
+            }
             "answer" => Order::Answer {
                 ask: minke_record::AskId(crate::scene::FORK.0),
                 decision: Decision::Approved,

@@ -2,6 +2,7 @@
 
 use minke_manifest::Manifest;
 use minke_pod::{Boot, Forking, Moment, NewSession, Task, Visitor, Written, new_session};
+use minke_policy::Tier;
 use minke_record::{
     Actor, ChildOutcome, ForkedFrom, InputSegment, Millis, Parent, PodEvent, Route, Scope, SessionId,
 };
@@ -30,7 +31,7 @@ pub(crate) fn said(text: &str) -> Vec<InputSegment> {
 fn manifest(scene: &Setting) -> Manifest {
     let mut manifest = Manifest::default();
     if let Some(posture) = &scene.posture {
-        manifest.permissions.posture = posture.parse().expect("a story names a posture that there is");
+        manifest.permissions.posture = Some(posture.parse().expect("a story names a posture that there is"));
     }
     if let Some(turns) = scene.max_turns {
         manifest.worker.max_turns = turns;
@@ -93,7 +94,11 @@ pub(crate) fn boot(scene: &Setting) -> Boot {
         system_prompt: SYSTEM_PROMPT.to_owned(),
         route: (!scene.no_model).then_some(route),
         no_route: if scene.no_model { "no model is configured".to_owned() } else { String::new() },
-        fence: minke_policy::Tier::B,
+        own: minke_record::Scope::default(),
+        fence: scene
+            .fence
+            .as_deref()
+            .map_or(Tier::B, |tier| tier.parse().expect("a story names a tier that there is")),
         fallbacks: (1..=scene.fallbacks)
             .map(|n| Route {
                 provider: "scripted".into(),

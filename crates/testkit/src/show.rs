@@ -101,6 +101,7 @@ pub(crate) fn effect(effect: &Effect) -> String {
         Effect::RunCall { call_id, tool, class, .. } => format!("run {tool} ({call_id}, {class})"),
         Effect::StopCall { call_id } => format!("stop call {call_id}"),
         Effect::CheckFile { call_id, .. } => format!("look at the file of {call_id}"),
+        Effect::Capture { when, .. } => format!("capture the write scope ({when} the run)"),
         Effect::SetTimer { timer, at } => format!("set {timer:?} at {at}"),
         Effect::ClearTimer { timer } => format!("clear {timer:?}"),
         Effect::Exit => "exit".to_owned(),

@@ -10,6 +10,7 @@
 //! with parent                 a parent pod made this session, and its first task
 //! with task clean up          the creator left an input
 //! with model none             there is no model to be had
+//! with fence A                the tier that holds commands; B, unless said otherwise
 //! with fallback N             there are N more models to ask when the first one fails
 //! kills differ: REASON        the context of a killed telling may differ from the unkilled one, and why
 //! ```
@@ -29,7 +30,7 @@
 //! model > fails for N s WHY   busy, and the provider says for how long
 //! model > odd KIND TEXT       a block of a kind that nobody knows
 //! model > stop max_tokens     the reply ends for this reason
-//! person > pause | resume | cancel | approve | deny WHY | abort | rename NAME | archive | unarchive | posture WORD
+//! person > pause | resume | cancel | approve | deny WHY | tell TEXT | abort | rename NAME | archive | unarchive | posture WORD
 //!          | checkpoint ID | call Tool {JSON} | dequeue TEXT | rewind TEXT | shutdown | shutdown after_run | wait idle
 //!          | compact | undo | yield
 //! notify > TEXT               a note that wakes;  notify quiet > TEXT
@@ -85,6 +86,7 @@ pub struct Scene {
     pub task: Option<String>,
     pub no_model: bool,
     pub fallbacks: usize,
+    pub fence: Option<String>,
     /// Why a killed telling may end with another context.
     pub kills_differ: Option<String>,
 }
@@ -263,6 +265,7 @@ fn scene(scene: &mut Scene, line: &str) -> Result<bool, String> {
     let number = || value.parse::<u64>().map_err(|_| format!("`{key}` needs a number"));
     match key {
         "posture" => scene.posture = Some(value.to_owned()),
+        "fence" => scene.fence = Some(value.to_owned()),
         "max_turns" => scene.max_turns = Some(number()?),
         "queue" => scene.queue = Some(number()?),
         "idle_exit" => scene.idle_exit = Some(number()?),

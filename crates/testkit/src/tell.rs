@@ -471,13 +471,13 @@ fn call_end(how: &str) -> Result<Option<CallEnd>, String> {
         return Ok(None);
     }
     if let Some(text) = how.strip_prefix("done ") {
-        return Ok(Some(CallEnd::Done { summary: text.to_owned(), content: None }));
+        return Ok(Some(CallEnd::done(text, None)));
     }
     if let Some(why) = how.strip_prefix("failed") {
         return Ok(Some(CallEnd::Failed { message: why.trim().to_owned() }));
     }
     if how == "timed out" {
-        return Ok(Some(CallEnd::TimedOut { after_ms: 1_000 }));
+        return Ok(Some(CallEnd::TimedOut { after_ms: 1_000, said: None }));
     }
     Err(format!("a call does not end as `{how}`"))
 }

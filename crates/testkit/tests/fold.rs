@@ -156,7 +156,7 @@ fn apply(lines: &mut Vec<String>, hurt: &Hurt) {
                 for (key, value) in two {
                     one.entry(key.clone()).or_insert_with(|| value.clone());
                 }
-                one.insert("seq".to_owned(), two["seq"].clone());
+                one.extend(two.get("seq").map(|seq| ("seq".to_owned(), seq.clone())));
                 lines[a] = serde_json::to_string(one).unwrap_or_default();
             }
         }

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use minke_llm::{Foot, Head, Recording, Scheme, Settings, TapeWriter};
 use minke_model::{BlockKind, ModelEvent, Tape};
+use minke_pod::Prepared;
 use minke_record::{Blob, Entry, Item, Kind, LlmEnd, LlmOutcome, RunResult};
 use minke_replay::{Difference, Recipe, Report, Session, replay};
 use minke_testkit::{
@@ -87,10 +88,12 @@ fn lines(events: &[ModelEvent]) -> Vec<Value> {
 /// What a story's pod is made from.
 fn recipe() -> Recipe<'static> {
     Recipe {
-        system_prompt: Box::new(|_, _| STORY_PROMPT.to_owned()),
+        system_prompt: Box::new(|_| STORY_PROMPT.to_owned()),
         tools: story_tools(),
         prepare: Box::new(|tool, arguments, _| {
-            Some(Hands::default().prepare(tool, arguments).map(|prepared| (prepared.class, prepared.action)))
+            let prepared = Hands::default().prepare(tool, arguments);
+            // What it found by looking is the log's to say.
+            Some(prepared.map(|prepared| Prepared { preview: None, before: None, ..prepared }))
         }),
     }
 }
@@ -221,7 +224,7 @@ fn difference(name: &str, recipe: &Recipe<'_>) -> Difference {
 
 #[test]
 fn a_changed_prompt_is_found() {
-    let changed = Recipe { system_prompt: Box::new(|_, _| "You are in a tale.".to_owned()), ..recipe() };
+    let changed = Recipe { system_prompt: Box::new(|_| "You are in a tale.".to_owned()), ..recipe() };
     let found = difference("tool_round", &changed);
     assert_eq!((found.kind.as_str(), found.field.as_str()), ("segment_start", "system_prompt"), "{found:?}");
     assert_eq!((found.log.as_str(), found.replay.as_str()), (STORY_PROMPT, "You are in a tale."));
@@ -245,9 +248,9 @@ fn a_changed_tool_is_found() {
 fn a_tool_that_would_touch_something_else_is_found() {
     let elsewhere = Recipe {
         prepare: Box::new(|tool, arguments, place| {
-            let (class, mut action) = (recipe().prepare)(tool, arguments, place)?.ok()?;
-            action.writes.push("/project/other".to_owned());
-            Some(Ok((class, action)))
+            let mut prepared = (recipe().prepare)(tool, arguments, place)?.ok()?;
+            prepared.action.writes.push("/project/other".to_owned());
+            Some(Ok(prepared))
         }),
         ..recipe()
     };

@@ -47,6 +47,9 @@ impl Kit {
 pub fn builtin(kit: &Kit) -> Vec<Arc<dyn Tool>> {
     let mut tools: Vec<Arc<dyn Tool>> = vec![Arc::new(note::Note)];
     tools.extend(file_tools(&kit.files));
+    if kit.offers_commands {
+        tools.extend(shell_tools(kit.commands.clone()));
+    }
     tools.extend(search_tools(&kit.files));
     tools.extend(own_tools());
     tools.sort_by_key(|tool| tool.spec().name);

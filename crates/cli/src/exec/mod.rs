@@ -54,11 +54,17 @@ pub(crate) struct Exec {
     /// A key of the manifest, for example worker.max_turns=5
     #[arg(long = "set", value_name = "KEY=VALUE")]
     set: Vec<String>,
+    /// Let commands run without a fence, with all your rights; no file and no model can say this
+    #[arg(long)]
+    unsandboxed: bool,
+    /// Let the agent write a protected name, for example .git/config or .minke
+    #[arg(long, value_name = "PATH")]
+    lift: Vec<PathBuf>,
     /// Go on with a session: its id, the beginning of it, or its name. Without a prompt its paused run is resumed
-    #[arg(long, value_name = "SESSION", conflicts_with_all = ["last", "cwd", "name", "set", "posture"])]
+    #[arg(long, value_name = "SESSION", conflicts_with_all = ["last", "cwd", "name", "set", "posture", "unsandboxed", "lift"])]
     resume: Option<String>,
     /// Go on with the newest session of this directory
-    #[arg(long, conflicts_with_all = ["cwd", "name", "set", "posture"])]
+    #[arg(long, conflicts_with_all = ["cwd", "name", "set", "posture", "unsandboxed", "lift"])]
     last: bool,
     /// Write the model's last message to this file
     #[arg(long, value_name = "FILE")]
@@ -148,6 +154,8 @@ async fn begin(
         name: exec.name.clone(),
         model: exec.model.clone(),
         posture: exec.posture.clone(),
+        unsandboxed: exec.unsandboxed,
+        lift: exec.lift.clone(),
         set: exec.set.clone(),
         task: Some((vec![InputSegment::text(prompt)], op_id.clone())),
     };

@@ -111,7 +111,11 @@ impl Home {
         let thread = std::thread::spawn(move || {
             tell.send(rustix::thread::gettid().as_raw_nonzero()).unwrap();
             let ready = Some(OwnedFd::from(theirs));
-            run_on(PodArgs { session, lease: None, ready, paths, signals: false }, Arc::new(store)).unwrap()
+            run_on(
+                PodArgs { session, lease: None, ready, paths, signals: false, helper: None },
+                Arc::new(store),
+            )
+            .unwrap()
         });
         let mut text = String::new();
         ours.set_read_timeout(Some(PATIENCE)).unwrap();

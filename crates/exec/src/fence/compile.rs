@@ -121,7 +121,8 @@ impl<'a> Ground<'a> {
         masked.extend(places::system_secrets());
         masked.sort();
         masked.dedup();
-        let home = std::env::var_os("HOME").map(PathBuf::from).filter(|home| home.is_absolute());
+        // Programs that find no variable look the home directory up, and so must we.
+        let home = std::env::home_dir().filter(|home| home.is_absolute());
         let home = home.map(|home| real(&home)).filter(|home| home != Path::new("/"));
         let (tmp, output) = (real(&spec.dirs.tmp), real(&spec.dirs.output));
         Ok(Ground { tier, spec, home, writes, reads, carved, masked, tmp, output })

@@ -127,7 +127,7 @@ impl Wishes<'_> {
         for (place, part) in held.name.components().enumerate() {
             path.push(part);
             match path.symlink_metadata() {
-                Ok(there) if there.is_dir() && place + 1 < count && !is_stand_in(&path) => {
+                Ok(there) if there.is_dir() && place + 1 < count => {
                     way.push(path.clone())
                 }
                 // The name itself, or something on the way that is no directory to walk through.
@@ -241,7 +241,7 @@ impl Wishes<'_> {
         }
     }
 
-    /// A mount point below `/tmp`, which is the pod's own directory on disk.
+    /// A mount point below `/tmp`, which is the pod's own directory on disk: it stays there, and goes with the pod.
     fn make_room(&self, plan: &Plan, at: &Path, is_directory: bool) -> Result<(), Failure> {
         let Ok(below) = at.strip_prefix("/tmp") else { return Ok(()) };
         let mut path = plan.tmp.clone();
@@ -251,17 +251,15 @@ impl Wishes<'_> {
             if path.symlink_metadata().is_ok() {
                 continue;
             }
-            let kind = if place + 1 < count || is_directory { Kind::Directory } else { Kind::File("") };
-            placeholders::make(self.notes, &path, kind)
-                .step(|| format!("making room at {}", path.display()))?;
+            let made = if place + 1 < count || is_directory {
+                std::fs::create_dir(&path)
+            } else {
+                File::create_new(&path).map(drop)
+            };
+            made.step(|| format!("making room at {}", path.display()))?;
         }
         Ok(())
     }
-}
-
-/// An empty `.git` is no repository but the stand-in for one, made by another command of the pod.
-fn is_stand_in(path: &Path) -> bool {
-    path.ends_with(".git") && std::fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_none())
 }
 
 /// `None` if nothing is there.

@@ -82,7 +82,7 @@ pub(crate) fn opened(epoch: u64) -> Kind {
         host: "h".to_owned(),
         version: "0.1.0".to_owned(),
         holder: minke_record::Holder::Pod,
-        fence: None,
+        fence: None, own: None,
     }
     .into()
 }

@@ -309,6 +309,9 @@ impl Life {
                 let found = ground.hands.check_file(&preview);
                 self.inbox.push(What::FileChecked { call_id, found });
             }
+            Effect::Capture { run, when } => {
+                self.inbox.push(What::Captured { run, when, captured: Ok(Vec::new()) });
+            }
             Effect::SetTimer { timer, at } => {
                 self.timers.insert(timer, at);
             }

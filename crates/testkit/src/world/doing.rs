@@ -81,6 +81,9 @@ impl World {
                 let found = self.hands.check_file(&preview);
                 self.inbox.push_back(What::FileChecked { call_id, found });
             }
+            Effect::Capture { run, when } => {
+                self.inbox.push_back(What::Captured { run, when, captured: Ok(Vec::new()) });
+            }
             Effect::SetTimer { timer, at } => {
                 self.timers.insert(timer, at);
             }

@@ -1,0 +1,124 @@
+//! `minke doctor`: what this machine gives to pods, what is missing, and what to do about it.
+//!
+//! Here: what a finding is, and how findings are shown. Elsewhere: fences and what the kernel offers (`fences`,
+//! `kernel`), directories (`places`), programs (`programs`), the model and keys (`models`). Described in
+//! `docs/doctor.md`.
+//! Invariant: it looks and tries, and leaves nothing behind (`doctor_makes_nothing`); it never shows a key
+//! (`doctor_says_where_a_key_is_and_not_what_it_is`).
+
+mod fences;
+mod kernel;
+mod models;
+mod places;
+mod programs;
+
+use std::time::Instant;
+
+use clap::Args;
+use serde_json::{Value, json};
+
+use crate::around::Surroundings;
+use crate::failure::{Exit, Failure};
+use crate::screen::Screen;
+
+#[derive(Debug, Args)]
+pub(crate) struct Doctor {}
+
+/// One thing that was looked at.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Finding {
+    name: String,
+    state: State,
+    text: String,
+    /// What to do, or why nothing need be done.
+    hint: Option<String>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    Good,
+    /// Less than there could be; everything works.
+    Note,
+    /// Something that is needed is missing.
+    Problem,
+}
+
+impl Finding {
+    fn good(name: &str, text: impl Into<String>) -> Finding {
+        Finding { name: name.to_owned(), state: State::Good, text: text.into(), hint: None }
+    }
+
+    fn note(name: &str, text: impl Into<String>, hint: impl Into<String>) -> Finding {
+        let hint = Some(hint.into());
+        Finding { name: name.to_owned(), state: State::Note, text: text.into(), hint }
+    }
+
+    fn problem(name: &str, text: impl Into<String>, hint: impl Into<String>) -> Finding {
+        Finding { state: State::Problem, ..Finding::note(name, text, hint) }
+    }
+
+    fn lines(&self, width: usize) -> String {
+        let state = match self.state {
+            State::Good => "ok",
+            State::Note => "note",
+            State::Problem => "FIX",
+        };
+        let mut lines = format!("{state:<5} {:<width$}  {}", self.name, self.text);
+        for line in self.hint.iter().flat_map(|hint| hint.lines()) {
+            lines.push_str(&format!("\n      {:<width$}  -> {line}", ""));
+        }
+        lines
+    }
+
+    fn json(&self) -> Value {
+        json!({ "what": self.name, "why": self.text, "do": self.hint })
+    }
+}
+
+/// What one look gave: for people, and for programs.
+struct Looked {
+    findings: Vec<Finding>,
+    value: Value,
+}
+
+pub(crate) fn run(_: &Doctor, around: &Surroundings, screen: &Screen) -> Result<Exit, Failure> {
+    let began = Instant::now();
+    let paths = around.paths()?;
+    let sandbox = fences::look();
+    let programs = programs::look(around);
+    let places = places::look(&paths, around);
+    let (model, providers) = models::look(&paths, around);
+    let looks = [&sandbox, &programs, &places, &model, &providers];
+    let findings: Vec<&Finding> = looks.iter().flat_map(|look| &look.findings).collect();
+    let problems: Vec<&Finding> = of(&findings, State::Problem);
+    let done = if problems.is_empty() { Exit::Done } else { Exit::Failed };
+    let took = began.elapsed();
+    if screen.json {
+        let json = |some: &[&Finding]| some.iter().map(|finding| finding.json()).collect::<Value>();
+        screen.object(&json!({
+            "ok": problems.is_empty(),
+            "version": env!("CARGO_PKG_VERSION"),
+            "sandbox": sandbox.value,
+            "programs": programs.value,
+            "directories": places.value,
+            "model": model.value,
+            "providers": providers.value,
+            "notes": json(&of(&findings, State::Note)),
+            "problems": json(&problems),
+            "took_ms": u64::try_from(took.as_millis()).unwrap_or(u64::MAX),
+        }))?;
+        return Ok(done);
+    }
+    let width = findings.iter().map(|finding| finding.name.chars().count()).max().unwrap_or(0);
+    findings.iter().try_for_each(|finding| screen.line(&finding.lines(width)))?;
+    screen.note(&match problems.as_slice() {
+        [] => format!("everything that is needed is there ({} ms)", took.as_millis()),
+        [one] => format!("{} must be put right ({} ms)", one.name, took.as_millis()),
+        many => format!("{} things must be put right ({} ms)", many.len(), took.as_millis()),
+    });
+    Ok(done)
+}
+
+fn of<'a>(findings: &[&'a Finding], state: State) -> Vec<&'a Finding> {
+    findings.iter().filter(|finding| finding.state == state).copied().collect()
+}

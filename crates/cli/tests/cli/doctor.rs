@@ -1,0 +1,154 @@
+//! `minke doctor`: what it finds is true, what is wrong says what to do, keys stay secret, and nothing is left behind.
+
+use std::os::unix::fs::PermissionsExt;
+use std::process::Command;
+use std::time::Instant;
+
+use serde_json::Value;
+
+use crate::world::World;
+
+/// A key that must never be seen again.
+const KEY: &str = "sk-ant-planted-0123456789abcdef";
+
+fn doctor(world: &World, env: &[(&str, &str)], args: &[&str]) -> crate::world::Done {
+    let mut command = world.command();
+    command.arg("doctor").args(args).envs(env.iter().copied());
+    world.done(command)
+}
+
+fn looked(world: &World, env: &[(&str, &str)]) -> (Value, Option<i32>) {
+    let done = doctor(world, env, &["--json"]);
+    let value = serde_json::from_str(&done.out).unwrap_or_else(|e| panic!("no JSON ({e}): {done:?}"));
+    (value, done.code)
+}
+
+fn problems(value: &Value) -> Vec<&str> {
+    value["problems"].as_array().unwrap().iter().map(|problem| problem["what"].as_str().unwrap()).collect()
+}
+
+#[test]
+fn doctor_makes_nothing() {
+    let world = World::new();
+    let (value, _) = looked(&world, &[]);
+    let done = doctor(&world, &[], &[]);
+    assert!(done.out.contains("made when it is needed"), "{done:?}");
+    assert_eq!(value["directories"][1]["exists"], false, "{value:#}");
+    assert!(!world.home().exists(), "the home was made");
+    assert_eq!(std::fs::read_dir(world.work()).unwrap().count(), 0);
+}
+
+#[test]
+fn each_tier_was_tried_and_the_best_one_that_works_is_named() {
+    let world = World::new();
+    let (value, code) = looked(&world, &[]);
+    let sandbox = &value["sandbox"];
+    let tiers = sandbox["tiers"].as_array().unwrap();
+    let works: Vec<&str> = tiers
+        .iter()
+        .filter(|tried| tried["works"] == true)
+        .map(|tried| tried["tier"].as_str().unwrap())
+        .collect();
+    let best = works.first().copied().unwrap_or("D");
+    assert_eq!(sandbox["tier"], best, "{sandbox:#}");
+    let posture = if matches!(best, "A" | "A\u{2032}" | "C") { "auto" } else { "ask" };
+    assert_eq!(sandbox["default_posture"], posture);
+    for tried in tiers.iter().filter(|tried| tried["works"] == false) {
+        assert!(!tried["why"].as_str().unwrap().is_empty(), "{tried}");
+    }
+    assert_eq!(code, Some(i32::from(best == "D")), "{value:#}");
+    assert_eq!(value["ok"], best != "D");
+    let text = doctor(&world, &[], &[]).out;
+    for tier in tiers {
+        let name = format!("tier {}", tier["tier"].as_str().unwrap());
+        assert!(text.contains(&name), "{name}: {text}");
+    }
+}
+
+/// In a user namespace whose own limit is 0 no further one can be made; nothing of the machine is changed.
+#[test]
+fn without_user_namespaces_a_lesser_tier_and_the_remedy_are_named() {
+    let script = r#"echo 0 > /proc/sys/user/max_user_namespaces && exec "$@""#;
+    let switched_off = ["-Ur", "sh", "-c", script, "sh"];
+    let can = Command::new("unshare").args(switched_off).arg("true").output();
+    if !can.is_ok_and(|output| output.status.success()) {
+        assert_ne!(
+            std::env::var("MINKE_NO_SKIP").as_deref(),
+            Ok("1"),
+            "user namespaces cannot be switched off here"
+        );
+        eprintln!("SKIPPED: user namespaces cannot be switched off here");
+        return;
+    }
+    let world = World::new();
+    let mut command = Command::new("unshare");
+    command.args(switched_off).args([env!("CARGO_BIN_EXE_minke"), "doctor", "--json"]);
+    command.env("MINKE_HOME", world.home()).current_dir(world.work());
+    let done = world.done(command);
+    let value: Value = serde_json::from_str(&done.out).unwrap_or_else(|e| panic!("no JSON ({e}): {done:?}"));
+    let sandbox = &value["sandbox"];
+    assert_eq!(sandbox["tiers"][0]["tier"], "A");
+    assert_eq!(sandbox["tiers"][0]["works"], false, "{sandbox:#}");
+    assert!(matches!(sandbox["tier"].as_str(), Some("B" | "D")), "{sandbox:#}");
+    assert_eq!(sandbox["default_posture"], "ask");
+    let todo = sandbox["to_do"].to_string();
+    assert!(todo.contains("sysctl -w user.max_user_namespaces"), "{todo}");
+    if sandbox["tier"] == "B" {
+        assert_eq!(done.code, Some(0), "{done:?}");
+        assert!(sandbox["leaves_open"].to_string().contains("protected names"), "{sandbox:#}");
+    }
+}
+
+#[test]
+fn doctor_says_where_a_key_is_and_not_what_it_is() {
+    let world = World::new();
+    let env = [("MINKE_MODEL", "anthropic/claude-sonnet-4-5"), ("ANTHROPIC_API_KEY", KEY)];
+    let (value, _) = looked(&world, &env);
+    assert_eq!(value["model"]["key_found"], true, "{value:#}");
+    let provider = value["providers"].as_array().unwrap().iter().find(|row| row["provider"] == "anthropic");
+    assert_eq!(provider.unwrap()["key"]["name"], "ANTHROPIC_API_KEY", "{value:#}");
+    let text = doctor(&world, &env, &[]);
+    assert!(text.out.contains("the variable ANTHROPIC_API_KEY"), "{text:?}");
+    for shown in [value.to_string(), text.out, text.err] {
+        assert!(!shown.contains(KEY) && !shown.contains("planted"), "{shown}");
+    }
+}
+
+#[test]
+fn what_is_missing_is_named_with_what_to_do() {
+    let world = World::new();
+    for (model, wanted) in
+        [("anthropic/claude-sonnet-4-5", "minke login anthropic"), ("nobody/nothing", "minke models")]
+    {
+        let (value, code) = looked(&world, &[("MINKE_MODEL", model)]);
+        assert_eq!(code, Some(1), "{value:#}");
+        assert!(problems(&value).contains(&"model"), "{value:#}");
+        assert!(value["problems"].to_string().contains(wanted), "{value:#}");
+    }
+    std::fs::create_dir(world.home()).unwrap();
+    std::fs::write(world.home().join("data"), "").unwrap();
+    std::fs::create_dir(world.home().join("state")).unwrap();
+    std::fs::set_permissions(world.home().join("state"), std::fs::Permissions::from_mode(0o777)).unwrap();
+    let (value, code) = looked(&world, &[]);
+    assert_eq!(code, Some(1), "{value:#}");
+    assert!(problems(&value).contains(&"data"), "{value:#}");
+    assert!(value["notes"].to_string().contains("others may write there (mode 0777)"), "{value:#}");
+    let text = doctor(&world, &[], &[]);
+    assert!(text.out.contains("FIX   data") && text.out.contains("-> move it away"), "{text:?}");
+    let bare = doctor(&world, &[("PATH", "/nowhere")], &["--json"]);
+    assert!(bare.out.contains(r#""git":null"#), "{bare:?}");
+}
+
+/// The best of a few: other tests run at the same time.
+#[test]
+fn it_takes_less_than_a_second() {
+    let world = World::new();
+    let took = |_| {
+        let began = Instant::now();
+        let (value, _) = looked(&world, &[]);
+        (began.elapsed(), value["took_ms"].clone())
+    };
+    let best = (0..5).map(took).min_by_key(|(whole, _)| *whole).unwrap();
+    eprintln!("doctor: {:?} in all, {} ms of looking", best.0, best.1);
+    assert!(best.0.as_millis() < 1_000, "{best:?}");
+}

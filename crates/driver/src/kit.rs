@@ -1,0 +1,206 @@
+//! The kit: a pod's tools and what they work with, made when it boots.
+//!
+//! Here: the files of its scope, its commands behind their fence, its proxy, which tools are offered. Elsewhere: the
+//! tools (`tools`), the fence (`exec`), who may call them (`pod`).
+//! Invariant: where nothing holds a command, none is offered (`without_a_fence_no_command_is_offered`).
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use minke_exec::command::{Commands, CommandsConfig, Veil};
+use minke_exec::fence::{EnvRules, FenceSpec, Helper, Network, PodDirs};
+use minke_files::{Files, FilesConfig, TmpAlias};
+use minke_llm::Cover;
+use minke_manifest::{Manifest, SandboxMode};
+use minke_policy::Tier;
+use minke_record::{Permission, Scope, ScopeRule};
+use minke_registry::{OwnDirs, Paths};
+use minke_tool::Tool;
+
+/// Where commands in a fence that can move it see the pod's own temporary directory.
+const SHOWN_TMP: &str = "/tmp";
+
+/// What a kit is made from.
+pub(crate) struct Making<'a> {
+    pub(crate) scope: &'a Scope,
+    pub(crate) manifest: &'a Manifest,
+    pub(crate) paths: &'a Paths,
+    pub(crate) dirs: &'a OwnDirs,
+    pub(crate) cover: &'a Arc<Cover>,
+    pub(crate) tier: Tier,
+    /// The binary that puts up the walls.
+    pub(crate) helper: Helper,
+}
+
+pub(crate) struct Kit {
+    pub(crate) files: Arc<Files>,
+    pub(crate) commands: Option<Arc<Commands>>,
+    /// Exactly what is offered, sorted by name.
+    pub(crate) tools: Vec<Arc<dyn Tool>>,
+    pub(crate) tier: Tier,
+    /// The pod's own directories, beside its scope.
+    pub(crate) own: Scope,
+    /// What a client should know about all this.
+    pub(crate) notices: Vec<String>,
+}
+
+impl Kit {
+    pub(crate) fn make(making: Making<'_>) -> Kit {
+        let Making { scope, tier, .. } = making;
+        let making = &making;
+        let mut notices = Vec::new();
+        let files = Files::new(files_config(making)).unwrap_or_else(|e| {
+            notices.push(format!("no file of the scope can be reached: {e}"));
+            Files::none()
+        });
+        let files = Arc::new(files);
+        let commands =
+            tier.offers_commands().then(|| Arc::new(Commands::new(commands_config(making, &files))));
+        notices.extend(notice(tier));
+        let tools = minke_tools::builtin(&minke_tools::Kit {
+            files: Arc::clone(&files),
+            commands: commands.clone(),
+            offers_commands: tier.offers_commands(),
+        });
+        if let Some(rule) = minke_policy::deny_inside_write(scope).filter(|_| tier == Tier::B) {
+            notices.push(format!(
+                "commands are refused: tier B cannot hold them to a scope in which {} is denied",
+                rule.target
+            ));
+        }
+        Kit { files, commands, tools, tier, own: own(making), notices }
+    }
+}
+
+/// Whether commands see the pod's own temporary directory as `/tmp`.
+fn moves_tmp(tier: Tier) -> bool {
+    matches!(tier, Tier::A | Tier::APrime)
+}
+
+/// Secrets of the person, and everything of ours that is not this pod's own.
+fn masked(paths: &Paths) -> Vec<PathBuf> {
+    let home = std::env::home_dir().map(|home| minke_policy::secrets(&home.to_string_lossy()));
+    let secrets = home.unwrap_or_default().into_iter().map(PathBuf::from);
+    let ours = [&paths.config, &paths.data, &paths.state, &paths.runtime];
+    let all: BTreeSet<PathBuf> = secrets.chain(ours.into_iter().cloned()).collect();
+    all.into_iter().collect()
+}
+
+fn lifted(manifest: &Manifest) -> Vec<PathBuf> {
+    manifest.sandbox.lifted.iter().map(PathBuf::from).collect()
+}
+
+fn files_config(making: &Making<'_>) -> FilesConfig {
+    let Making { scope, manifest, paths, dirs, tier, .. } = *making;
+    let read_only = manifest.sandbox.mode == SandboxMode::ReadOnly;
+    let alias = TmpAlias { shown: SHOWN_TMP.into(), real: dirs.tmp.clone() };
+    FilesConfig {
+        scope: if read_only { reading(scope) } else { scope.clone() },
+        tmp: moves_tmp(tier).then_some(alias),
+        tmp_dir: Some(dirs.tmp.clone()),
+        tmp_read_only: !manifest.sandbox.writable_tmp,
+        output: Some(dirs.output.clone()),
+        masked: masked(paths),
+        lifted: lifted(manifest),
+    }
+}
+
+/// The same scope without the right to write.
+fn reading(scope: &Scope) -> Scope {
+    let mut scope = scope.clone();
+    for rule in &mut scope.allow {
+        rule.permission = Permission::Read;
+    }
+    scope
+}
+
+fn commands_config(making: &Making<'_>, files: &Arc<Files>) -> CommandsConfig {
+    let Making { manifest, paths, dirs, tier, cover, .. } = *making;
+    let sandbox = &manifest.sandbox;
+    let network = match sandbox.network {
+        minke_manifest::Network::Off => Network::Off,
+        minke_manifest::Network::On | minke_manifest::Network::Hosts(_) => {
+            Network::Proxy { socket: dirs.proxy.clone() }
+        }
+    };
+    let made = FenceSpec {
+        scope: Scope::default(),
+        read_only: sandbox.mode == SandboxMode::ReadOnly,
+        dirs: PodDirs {
+            tmp: dirs.tmp.clone(),
+            output: dirs.output.clone(),
+            fences: dirs.fences.clone(),
+            writable_tmp: sandbox.writable_tmp,
+        },
+        masked: masked(paths),
+        lifted: lifted(manifest),
+        network,
+        env: EnvRules { pass: sandbox.env.pass.clone(), set: sandbox.env.set.clone() },
+    };
+    let (files, cover) = (Arc::clone(files), Arc::clone(cover));
+    CommandsConfig {
+        tier,
+        // The scope is one live value, and the files hold it.
+        spec: Arc::new(move || FenceSpec { scope: files.scope(), ..made.clone() }),
+        output_dir: dirs.output.clone(),
+        cover: Arc::new(move || Box::new(Covered::new(&cover))),
+        helper: making.helper.clone(),
+    }
+}
+
+/// What the pod may touch beside its scope, as paths are named to it.
+fn own(making: &Making<'_>) -> Scope {
+    let Making { manifest, dirs, tier, .. } = *making;
+    let rule = |path: &Path, permission: Permission| ScopeRule {
+        target: path.to_string_lossy().into_owned(),
+        permission,
+        recursive: true,
+    };
+    let tmp = if manifest.sandbox.writable_tmp { Permission::Write } else { Permission::Read };
+    let mut allow = vec![rule(&dirs.tmp, tmp.clone()), rule(&dirs.output, Permission::Read)];
+    if moves_tmp(tier) {
+        allow.push(rule(Path::new(SHOWN_TMP), tmp));
+    }
+    Scope { allow, deny: Vec::new() }
+}
+
+/// What a person must know about a fence that is not whole.
+fn notice(tier: Tier) -> Option<String> {
+    let text = match tier {
+        Tier::A | Tier::APrime | Tier::C => return None,
+        Tier::B => {
+            "weaker fence (tier B): commands can change modes and times of files outside, see other processes, and \
+             write protected names such as .git/hooks; `minke doctor` says what would give tier A"
+        }
+        Tier::D => "no fence (tier D): commands are not offered; `minke doctor` says what is missing",
+        Tier::Off => "no fence (--unsandboxed): commands run with all your rights",
+    };
+    Some(text.to_owned())
+}
+
+/// Hides keys in what a command says.
+struct Covered(Result<minke_secrets::Stream, String>);
+
+impl Covered {
+    fn new(cover: &Cover) -> Covered {
+        Covered(cover.stream().map_err(|e| e.to_string()))
+    }
+}
+
+impl Veil for Covered {
+    fn take(&mut self, bytes: &[u8]) -> Vec<u8> {
+        match &mut self.0 {
+            Ok(stream) => stream.push(bytes),
+            // What cannot be looked at for keys is not shown.
+            Err(_) => Vec::new(),
+        }
+    }
+
+    fn end(&mut self) -> Vec<u8> {
+        match &mut self.0 {
+            Ok(stream) => stream.finish(),
+            Err(why) => format!("[nothing is shown, since keys could not be hidden: {why}]\n").into_bytes(),
+        }
+    }
+}
