@@ -305,12 +305,17 @@ fn last_lines(text: &str) -> usize {
     memchr::memrchr_iter(b'\n', body.as_bytes()).nth(INLINE_LINES - 1).map_or(0, |at| at + 1)
 }
 
-/// Appends, and keeps only the last `most` bytes.
+/// Appends, and keeps only the last `most` bytes, or a few less where a character would be cut.
 fn push_end(kept: &mut String, text: &str, most: usize) {
-    let text = text.get(text.ceil_char_boundary(text.len().saturating_sub(most))..).unwrap_or_default();
     let surplus = (kept.len() + text.len()).saturating_sub(most);
-    kept.drain(..kept.ceil_char_boundary(surplus.min(kept.len())));
-    kept.push_str(text);
+    if surplus < kept.len() {
+        kept.drain(..kept.ceil_char_boundary(surplus));
+        kept.push_str(text);
+    } else {
+        // Nothing of what was kept stays, not even where the cut text leaves room: there would be a gap between them.
+        let from = text.ceil_char_boundary(text.len().saturating_sub(most));
+        *kept = text.get(from..).unwrap_or_default().to_owned();
+    }
 }
 
 fn byte_count(text: &str) -> u64 {
@@ -319,4 +324,38 @@ fn byte_count(text: &str) -> u64 {
 
 fn byte_count_of(byte: u8, text: &str) -> u64 {
     memchr::memchr_iter(byte, text.as_bytes()).count() as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_kept_is_the_end_of_what_was_said() {
+        let words = ["", "a", "é", "€€", "🐋", "plain", "éa€b🐋c", "€€€€€€€€"];
+        for most in 1..20 {
+            for one in words {
+                for two in words {
+                    for three in words {
+                        let (mut kept, mut all) = (String::new(), String::new());
+                        for word in [one, two, three] {
+                            push_end(&mut kept, word, most);
+                            all.push_str(word);
+                            assert!(all.ends_with(&kept) && kept.len() <= most, "{most}: {all} {kept}");
+                            assert!(kept.len() + 3 >= most.min(all.len()), "{most}: {all} {kept}");
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn the_last_lines_are_whole() {
+        let lines = |count: usize| "x\n".repeat(count);
+        assert_eq!(last_lines(&lines(INLINE_LINES)), 0);
+        assert_eq!(last_lines(&lines(INLINE_LINES + 1)), 2);
+        assert_eq!(last_lines(&format!("{}x", lines(INLINE_LINES))), 2);
+        assert_eq!(last_lines(""), 0);
+    }
 }

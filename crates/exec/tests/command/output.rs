@@ -8,7 +8,7 @@ use minke_exec::fence::Exit;
 use minke_policy::Tier;
 use minke_tool::News;
 
-use crate::support::{Home, Told};
+use crate::support::{Home, Told, tiers};
 
 const SECRET: &[u8] = b"hunter2hunter3";
 const MASK: &[u8] = b"[hidden]";
@@ -104,6 +104,21 @@ async fn what_fits_is_inline_and_what_does_not_is_in_a_file() {
             None => assert_eq!(finished.tail.len() as u64, finished.bytes),
         }
         assert!(home.files().is_empty(), "{line}");
+    }
+}
+
+#[tokio::test]
+async fn the_shell_reads_spilled_output_and_does_not_write_it() {
+    for tier in tiers().into_iter().filter(|tier| *tier != Tier::Off) {
+        let home = Home::new();
+        let commands = home.commands(tier);
+        let spilled = commands.run(home.order(&commands, "seq 1 5000"), &News::nobody()).await.unwrap();
+        let file = spilled.file.expect("it does not fit").display().to_string();
+        let line = format!("wc -l < {file}; echo more >> {file} || rm -f {file} || echo held");
+        let finished = commands.run(home.order(&commands, &line), &News::nobody()).await.unwrap();
+        assert!(finished.tail.starts_with("5000\n"), "tier {tier}: {}", finished.tail);
+        assert!(finished.tail.ends_with("held\n"), "tier {tier}: {}", finished.tail);
+        assert_eq!(std::fs::read_to_string(&file).unwrap().lines().count(), 5000);
     }
 }
 
@@ -224,7 +239,7 @@ async fn output_is_told_while_it_comes() {
 }
 
 #[tokio::test]
-async fn a_full_disk_is_said_and_the_command_goes_on() {
+async fn output_that_cannot_be_kept_is_said_and_the_command_goes_on() {
     let home = Home::new();
     let commands = home.commands(Tier::Off);
     let order = home.order(&commands, "seq 1 5000");

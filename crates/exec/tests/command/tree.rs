@@ -173,6 +173,43 @@ async fn a_tree_dies_whole_when_its_shell_ends_or_it_is_killed_or_forgotten() {
     }
 }
 
+/// Processes that never stay: each starts the next in a session of its own and ends. Whoever kills what it has seen finds
+/// the next one running.
+#[tokio::test]
+async fn a_process_that_hops_is_caught() {
+    use std::os::unix::fs::PermissionsExt;
+
+    if !linux() {
+        return;
+    }
+    for tier in tiers() {
+        let home = Home::new();
+        let commands = home.commands(tier);
+        let mark = mark();
+        let hop = home.work().join(format!("hop-{mark}"));
+        std::fs::write(&hop, "#!/bin/bash\nsetsid \"$0\" </dev/null >/dev/null 2>&1 &\n").unwrap();
+        std::fs::set_permissions(&hop, std::fs::Permissions::from_mode(0o755)).unwrap();
+        let news = News::nobody();
+        {
+            let line = format!("for i in 1 2 3; do ./hop-{mark} & done; sleep {mark}");
+            let run = commands.run(home.order(&commands, &line), &news);
+            let hops = async {
+                until_async(READY_WITHIN, "they hop", || marked(&mark).len() > 2).await;
+                // Long enough for hundreds of hops.
+                tokio::time::sleep(Duration::from_millis(300)).await;
+            };
+            tokio::select! {
+                finished = run => panic!("tier {tier}: it ended by itself: {finished:?}"),
+                () = hops => {}
+            }
+        }
+        let since = Instant::now();
+        assert_dead(since, &mark, &home.at(""), &format!("tier {tier}, hopping"));
+        // Between two looks a hop could have hidden; the fence that has let go has seen the last of them.
+        assert_eq!(marked(&mark), [], "tier {tier}");
+    }
+}
+
 /// The pod of the test below: runs a command and waits to be killed. By itself it is no test.
 #[test]
 fn a_pod_that_waits_to_be_killed() {
