@@ -118,6 +118,12 @@ impl Files {
         }
     }
 
+    /// Whether everything below a real directory that may be read may be read, too: then nobody has to ask about each
+    /// file. "No" is always a safe answer.
+    pub fn may_read_all_below(&self, dir: &Path) -> bool {
+        self.walls().may_read_all_below(dir)
+    }
+
     /// A real path as the model and the shell name it: the pod's own temporary directory is `/tmp` where it is moved.
     pub fn shown(&self, path: &Path) -> PathBuf {
         self.walls().shown(path)

@@ -11,7 +11,7 @@ use std::path::{Component, Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 use minke_policy::Level;
-use minke_record::{Scope, ScopeRule};
+use minke_record::{Permission, Scope, ScopeRule};
 use rustix::fs::{FileType, Mode, OFlags};
 use rustix::io::Errno;
 
@@ -125,6 +125,26 @@ impl Walls {
         self.without_names(path).0 >= Level::Read
     }
 
+    /// Whether everything below a real directory that may be read may be read, too, so that nobody has to ask again.
+    /// "No" is always a safe answer.
+    pub(crate) fn may_read_all_below(&self, dir: &Path) -> bool {
+        if self.own(dir).is_some() {
+            return true;
+        }
+        let covers = |rule: &ScopeRule| rule.recursive && dir.starts_with(&rule.target);
+        let inside = |path: &Path| path.starts_with(dir);
+        // Below a directory that commands see elsewhere a path may mean another file, unless a grant lies on top.
+        let moved = self.beside.tmp.as_ref().is_some_and(|alias| {
+            let on_top = |rule: &ScopeRule| covers(rule) && Path::new(&rule.target).starts_with(&alias.shown);
+            inside(&alias.shown) || (dir.starts_with(&alias.shown) && !self.scope.allow.iter().any(on_top))
+        });
+        let shut = |rule: &ScopeRule| rule.permission == Permission::Read && inside(Path::new(&rule.target));
+        !moved
+            && self.scope.allow.iter().any(covers)
+            && !self.scope.deny.iter().any(shut)
+            && !self.beside.hidden.iter().any(|wall| inside(wall))
+    }
+
     fn without_names(&self, path: &Path) -> (Level, Wall) {
         if let Some(level) = self.own(path) {
             return (level, Wall::Scope);
@@ -202,6 +222,10 @@ impl Walls {
     pub(crate) fn meant(&self, path: PathBuf) -> PathBuf {
         let Some(alias) = &self.beside.tmp else { return path };
         let Ok(below) = path.strip_prefix(&alias.shown) else { return path };
+        // The pod's own directories may lie there, too; they mean themselves.
+        if self.own(&path).is_some() {
+            return path;
+        }
         let on_top = |rule: &ScopeRule| {
             Path::new(&rule.target).starts_with(&alias.shown) && path.starts_with(&rule.target)
         };

@@ -14,7 +14,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use ignore::Match;
 use ignore::gitignore::{Gitignore, GitignoreBuilder};
 use minke_files::{FileError, Files};
-use minke_policy::Level;
 
 /// The most of one ignore file that is read; a larger one is not used at all.
 const IGNORE_BYTES: u64 = 1024 * 1024;
@@ -129,7 +128,7 @@ impl Reader {
         let mut above: Vec<&Path> = dir.ancestors().skip(1).collect();
         above.reverse();
         above.into_iter().fold(Arc::new(Rules::none()), |rules, dir| {
-            if self.files.level(dir) >= Level::Read {
+            if self.files.may_read(dir) {
                 return self.below(&rules, dir, |_| true);
             }
             // Outside of the scope nothing is read; only whether a repository begins there is asked.

@@ -19,7 +19,6 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use ignore::overrides::Override;
 use ignore::types::Types;
 use minke_files::Files;
-use minke_policy::Level;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat};
 
 use super::ignores::{Reader, Rules, Word};
@@ -283,7 +282,7 @@ impl Pool<'_> {
         }
         let descriptor = opened.dir;
         // Whether some of what is below may be less open than the directory itself.
-        let uneven = true;
+        let uneven = !tree.files.may_read_all_below(&path);
         let folder = Arc::new(Folder { descriptor, path, below });
         let depth = folder.below.components().count();
         let mut rules: Option<Arc<Rules>> = None;
@@ -298,7 +297,7 @@ impl Pool<'_> {
             for entry in entries.drain(..) {
                 path.push(&entry.name);
                 let taken = tree.takes(rules, &entry, &path, depth)
-                    && (!uneven || tree.files.level(&path) >= Level::Read);
+                    && (!uneven || tree.files.may_read(&path));
                 path.pop();
                 match entry.kind {
                     FileType::Directory if taken => folders.push(folder.below.join(&entry.name)),
