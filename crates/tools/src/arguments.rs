@@ -82,8 +82,13 @@ pub(crate) fn shorten(text: &str, bytes: usize) -> String {
     format!("{MARK}{}", text.get(from..).unwrap_or_default())
 }
 
+/// A path for a line of words: bounded, and without characters that would break the line or a terminal.
 pub(crate) fn show(path: &Path) -> String {
-    shorten(&path.to_string_lossy(), SHOWN_BYTES)
+    let mut text = String::new();
+    for c in path.to_string_lossy().chars() {
+        if c.is_control() { text.extend(c.escape_default()) } else { text.push(c) }
+    }
+    shorten(&text, SHOWN_BYTES)
 }
 
 /// A result whose summary fits the context for good.

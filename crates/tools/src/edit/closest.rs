@@ -107,7 +107,7 @@ fn by_same_lines(lines: &[&str], wanted: &[&str]) -> Option<Place> {
 /// The line that is most like the most telling line of what is wanted.
 fn by_similar_line(lines: &[&str], wanted: &[&str]) -> Option<Place> {
     let (offset, telling) = wanted.iter().enumerate().max_by_key(|(_, line)| line.len())?;
-    let wanted_pairs = Pairs::of(telling);
+    let mut wanted_pairs = Pairs::of(telling);
     let until = Instant::now() + TIME;
     let mut best: Option<(f64, usize)> = None;
     for (index, line) in lines.iter().enumerate() {
@@ -124,36 +124,40 @@ fn by_similar_line(lines: &[&str], wanted: &[&str]) -> Option<Place> {
     Some(Place { from, to: (from + wanted.len()).min(lines.len()) })
 }
 
-/// Pairs of neighbouring characters of a line.
+/// How often each pair of neighbouring characters is in a line, and room to count those of another.
 struct Pairs {
-    has: Vec<bool>,
+    has: Vec<u32>,
     count: usize,
+    /// The round in which a pair was last seen, and how often since.
+    seen: Vec<(usize, u32)>,
+    round: usize,
 }
 
 impl Pairs {
     fn of(line: &str) -> Pairs {
-        let mut pairs = Pairs { has: vec![false; SIGNS], count: 0 };
+        let mut pairs = Pairs { has: vec![0; SIGNS], count: 0, seen: vec![(0, 0); SIGNS], round: 0 };
         for sign in signs(line) {
             if let Some(has) = pairs.has.get_mut(sign) {
-                *has = true;
+                *has += 1;
+                pairs.count += 1;
             }
-            pairs.count += 1;
         }
         pairs
     }
 
     /// How much a line has in common with this one, from 0 to 1.
-    fn likeness(&self, line: &str) -> f64 {
+    fn likeness(&mut self, line: &str) -> f64 {
+        self.round += 1;
         let (mut common, mut count) = (0_usize, 0_usize);
         for sign in signs(line) {
-            common += usize::from(self.has.get(sign).copied().unwrap_or_default());
-            count += 1;
+            if let (Some(has), Some((round, times))) = (self.has.get(sign), self.seen.get_mut(sign)) {
+                *times = if *round == self.round { *times + 1 } else { 1 };
+                *round = self.round;
+                common += usize::from(*times <= *has);
+                count += 1;
+            }
         }
-        if count + self.count == 0 {
-            0.0
-        } else {
-            2.0 * common.min(self.count) as f64 / (count + self.count) as f64
-        }
+        if count + self.count == 0 { 0.0 } else { 2.0 * common as f64 / (count + self.count) as f64 }
     }
 }
 
