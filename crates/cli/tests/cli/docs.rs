@@ -81,3 +81,8 @@ fn the_examples_of_the_page_on_providers_are_true() {
 fn the_examples_of_the_page_on_replay_are_true() {
     check_page("replay.md");
 }
+
+#[test]
+fn the_examples_of_the_page_on_tools_are_true() {
+    check_page("tools.md");
+}
