@@ -302,7 +302,8 @@ impl<'a> Ground<'a> {
     }
 
     /// Read rules for a tree around what is hidden in it: directories with something hidden are listed entry by
-    /// entry. What appears in those later is not readable.
+    /// entry. What appears in those later is not readable, and their own names are not listed where a hidden directory
+    /// lies below: a right to list goes all the way down. In `/etc` it may: the names of its secrets are known.
     fn around(
         &self,
         root: &Path,
@@ -318,7 +319,10 @@ impl<'a> Ground<'a> {
             rules.push((root.to_owned(), Rights::READ));
             return Ok(());
         }
-        rules.push((root.to_owned(), Rights::LIST));
+        let lists_hidden = |hole: &&PathBuf| hole.starts_with(root) && !hole.starts_with("/etc") && hole.is_dir();
+        if hidden.iter().find(lists_hidden).is_none() {
+            rules.push((root.to_owned(), Rights::LIST));
+        }
         for entry in self.list(root)? {
             // A link leads elsewhere, and elsewhere has its own rules.
             if !entry.is_symlink() {

@@ -205,7 +205,7 @@ fn close_walls(plan: &super::plan::Plan) -> Result<(), Failure> {
     };
     landlock::restrict(&plan.rules, beside).step(|| "closing the Landlock domain".to_owned())?;
     if walls.has(Walls::SECCOMP_SOCKETS) || walls.has(Walls::SECCOMP_CALLS) {
-        seccomp::restrict(Sieve { loopback: plan.proxy.is_some(), walls })
+        seccomp::restrict(Sieve { loopback: plan.proxy.is_some(), alone: plan.tier == Tier::B, walls })
             .step(|| "installing the filter of system calls".to_owned())?;
     }
     Ok(())

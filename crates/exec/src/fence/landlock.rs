@@ -42,7 +42,8 @@ const IOCTL_DEV: u64 = 1 << 15;
 impl Rights {
     pub(crate) const LIST: Rights = Rights(READ_DIR);
     pub(crate) const READ: Rights = Rights(EXECUTE | READ_FILE | READ_DIR);
-    /// Everything that ordinary work needs; no sockets and no devices.
+    /// Everything that ordinary work needs, and no devices. A socket that nobody can listen on is a name like others;
+    /// copying a directory that holds a placeholder makes one.
     pub(crate) const WRITE: Rights = Rights(
         Rights::READ.0
             | WRITE_FILE
@@ -50,6 +51,7 @@ impl Rights {
             | REMOVE_FILE
             | MAKE_DIR
             | MAKE_REG
+            | MAKE_SOCK
             | MAKE_FIFO
             | MAKE_SYM
             | REFER

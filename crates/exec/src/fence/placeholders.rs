@@ -1,23 +1,25 @@
 //! Placeholders: what stands on disk, for as long as a command runs, where a mount needs something to be mounted on.
 //!
 //! The kernel mounts only on what exists, so a protected name that does not exist yet can be held only by something
-//! real: an empty directory, which `git` and most programs pass over, or, where `git` would stumble over a directory, a
-//! file that means nothing to it. Whatever is made is written down first, in the lock file of the pod's fences, and the
+//! real. That is a socket without a listener: it is made and removed in microseconds (a directory takes milliseconds on
+//! a busy disk), nobody can open it, and `git` neither shows, adds nor cleans it. Where `git` itself reads the name, it
+//! is a file that means nothing. Whatever is made is written down first, in the lock file of the pod's fences, and the
 //! last fence of the pod that ends removes what is written there. Who was killed leaves its notes to the next one
-//! (`sweep`); nothing that somebody filled meanwhile is removed (`tests/fence.rs`, `nothing_is_left_on_disk`).
+//! (`tidy`); nothing that somebody else put there is removed (`tests/fence.rs`, `nothing_is_left_on_disk`).
 
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, Read, Seek, Write};
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{AtFlags, CWD, FlockOperation, Timespec, Timestamps, UTIME_OMIT};
+use rustix::fs::{AtFlags, CWD, FileType, FlockOperation, Mode, Timespec, Timestamps, UTIME_OMIT};
 
 /// What stands in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
-    Directory,
+    Socket,
     /// A file with this in it.
     File(&'static str),
 }
@@ -28,39 +30,40 @@ pub(super) fn kind_of(name: &Path) -> Kind {
     match name.rsplit('/').next().unwrap_or_default() {
         "commondir" => Kind::File(SELF),
         "config" | "config.worktree" if name.contains(".git/") => Kind::File(""),
-        _ => Kind::Directory,
+        _ => Kind::Socket,
     }
 }
 
 const SELF: &str = ".\n";
 /// The largest file that `remove` takes for one of ours.
 const SMALL: u64 = 2;
+/// Nobody may do anything with a stand-in.
+const NO_ONE: Mode = Mode::empty();
 
 /// Makes a placeholder and notes it first. Whether something is there now: nobody else can make what we may not.
-pub(super) fn make(notes: &File, path: &Path, kind: Kind) -> io::Result<bool> {
+pub(super) fn make(mut notes: &File, path: &Path, kind: Kind) -> io::Result<bool> {
     let mut note = path.as_os_str().as_bytes().to_vec();
     note.push(0);
-    let mut notes = notes;
     notes.write_all(&note)?;
     let made = quietly(path, || match kind {
-        Kind::Directory => std::fs::create_dir(path),
-        Kind::File(text) => {
-            File::options().write(true).create_new(true).open(path)?.write_all(text.as_bytes())
-        }
+        Kind::Socket => rustix::fs::mknodat(CWD, path, FileType::Socket, NO_ONE, 0)
+            .map_err(io::Error::from)
+            // Some file systems have no sockets.
+            .or_else(|error| if is_there(&error) { Err(error) } else { std::fs::create_dir(path) }),
+        Kind::File(text) => File::options().write(true).create_new(true).open(path)?.write_all(text.as_bytes()),
     });
     match made {
         Ok(()) => Ok(true),
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(true),
-        Err(error)
-            if matches!(
-                error.kind(),
-                io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem
-            ) =>
-        {
-            Ok(false)
-        }
-        Err(error) => Err(error),
+        Err(error) if is_there(&error) => Ok(true),
+        Err(error) => match error.kind() {
+            io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => Ok(false),
+            _ => Err(error),
+        },
     }
+}
+
+fn is_there(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::AlreadyExists
 }
 
 /// Does something in a directory and gives it back its time of change: build tools look at those.
@@ -109,6 +112,9 @@ fn remove(path: &Path) {
     let removed = quietly(path, || {
         if there.is_dir() {
             return std::fs::remove_dir(path);
+        }
+        if there.file_type().is_socket() {
+            return std::fs::remove_file(path);
         }
         let is_ours = there.is_file()
             && there.len() <= SMALL

@@ -137,7 +137,7 @@ impl Wishes<'_> {
                         return Ok(());
                     }
                     let kind =
-                        if place + 1 < count { Kind::Directory } else { placeholders::kind_of(&held.name) };
+                        if place + 1 < count { Kind::Socket } else { placeholders::kind_of(&held.name) };
                     let made = placeholders::make(self.notes, &path, kind);
                     if !made.step(|| format!("holding the place of {}", path.display()))? {
                         return Ok(());

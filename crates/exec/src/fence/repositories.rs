@@ -24,8 +24,8 @@ const MODULES: usize = 64;
 /// Directories that hold thousands of others and no repository of anybody's.
 const PASSED_OVER: [&str; 4] = ["node_modules", "target", "vendor", "__pycache__"];
 
-/// Names that are held at the root of a grant though nothing is there: an empty directory stands in for them as long
-/// as a command runs. Others that only count in a home directory are held there.
+/// Names that are held at the root of a grant though nothing is there: a placeholder stands in for them as long as a
+/// command runs. Others that only count in a home directory are held there.
 const HELD_WHEN_MISSING: [&str; 15] = [
     ".minke",
     ".mcp.json",

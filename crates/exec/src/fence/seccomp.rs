@@ -18,6 +18,8 @@ use super::walls::Walls;
 pub(super) struct Sieve {
     /// Sockets may be opened to the loopback address, which is all there is in the fence's net namespace.
     pub(super) loopback: bool,
+    /// No namespaces hide other processes and what they share: calls that reach them are refused, too.
+    pub(super) alone: bool,
     pub(super) walls: Walls,
 }
 
@@ -174,6 +176,9 @@ fn program(sieve: Sieve) -> Vec<sock_filter> {
     }
     if sieve.walls.has(Walls::SECCOMP_CALLS) {
         calls(&mut program);
+        if sieve.alone {
+            bystanders(&mut program);
+        }
     }
     if sieve.walls.has(Walls::SECCOMP_SOCKETS) {
         sockets(&mut program, sieve.loopback);
@@ -203,6 +208,47 @@ fn calls(program: &mut Program) {
         }
         block.answer(ALLOW);
     });
+}
+
+/// Shared memory, queues and semaphores, which the machine has one space of.
+const SHARED: [c_long; 5] =
+    [libc::SYS_shmget, libc::SYS_shmat, libc::SYS_msgget, libc::SYS_semget, libc::SYS_mq_open];
+/// Calls that change how a process is run or what it may use, and the argument that says whose. Nobody but the caller
+/// itself, which is 0: a limit or a priority is enough to stop a pod.
+const OF_WHOM: [(c_long, u32); 7] = [
+    (libc::SYS_prlimit64, 0),
+    (libc::SYS_setpriority, 1),
+    (libc::SYS_ioprio_set, 1),
+    (libc::SYS_sched_setaffinity, 0),
+    (libc::SYS_sched_setscheduler, 0),
+    (libc::SYS_sched_setparam, 0),
+    (libc::SYS_sched_setattr, 0),
+];
+/// Queues and semaphores by a number that was guessed instead of asked for.
+const SHARED_BY_NUMBER: [c_long; 8] = [
+    libc::SYS_shmctl,
+    libc::SYS_msgctl,
+    libc::SYS_msgsnd,
+    libc::SYS_msgrcv,
+    libc::SYS_semctl,
+    libc::SYS_semop,
+    libc::SYS_semtimedop,
+    libc::SYS_mq_unlink,
+];
+
+/// Other processes and what they share, where nothing hides them.
+fn bystanders(program: &mut Program) {
+    for number in SHARED.into_iter().chain(SHARED_BY_NUMBER) {
+        program.call(number, NOT_PERMITTED);
+    }
+    for (number, whose) in OF_WHOM {
+        program.block(number, |block| {
+            block.load(argument_at(whose));
+            block.push(BPF_JMP | BPF_JEQ | BPF_K, 0, 1, 0);
+            block.answer(ALLOW);
+            block.answer(NOT_PERMITTED);
+        });
+    }
 }
 
 /// No sockets but pairs, and no pair of the kind that can be sent elsewhere; with a proxy also TCP.
@@ -299,8 +345,8 @@ mod tests {
 
     #[test]
     fn the_program_decides_as_the_list_says() {
-        let off = program(Sieve { loopback: false, walls: Walls::ALL });
-        let on = program(Sieve { loopback: true, walls: Walls::ALL });
+        let off = program(Sieve { loopback: false, alone: false, walls: Walls::ALL });
+        let on = program(Sieve { loopback: true, alone: false, walls: Walls::ALL });
         let (inet, unix) = (libc::AF_INET as u64, libc::AF_UNIX as u64);
         let (stream, datagram) = (libc::SOCK_STREAM as u64, libc::SOCK_DGRAM as u64);
         let flags = (libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK) as u64;
@@ -351,8 +397,43 @@ mod tests {
     }
 
     #[test]
+    fn where_nothing_hides_others_they_are_refused_by_call() {
+        let hidden = program(Sieve { loopback: false, alone: false, walls: Walls::ALL });
+        let alone = program(Sieve { loopback: false, alone: true, walls: Walls::ALL });
+        let somebody = 4711;
+        #[rustfmt::skip]
+        let table: &[(c_long, [u64; 6], u32)] = &[
+            (libc::SYS_shmget, [0; 6], NOT_PERMITTED),
+            (libc::SYS_msgrcv, [0; 6], NOT_PERMITTED),
+            (libc::SYS_mq_open, [0; 6], NOT_PERMITTED),
+            (libc::SYS_prlimit64, [0; 6], ALLOW),
+            (libc::SYS_prlimit64, [somebody, 0, 0, 0, 0, 0], NOT_PERMITTED),
+            (libc::SYS_setpriority, [0, 0, 5, 0, 0, 0], ALLOW),
+            (libc::SYS_setpriority, [0, somebody, 5, 0, 0, 0], NOT_PERMITTED),
+            (libc::SYS_ioprio_set, [1, somebody, 0, 0, 0, 0], NOT_PERMITTED),
+            (libc::SYS_sched_setaffinity, [0, 8, 0, 0, 0, 0], ALLOW),
+            (libc::SYS_sched_setaffinity, [somebody, 8, 0, 0, 0, 0], NOT_PERMITTED),
+            // The kernel takes the low half of a number of a process.
+            (libc::SYS_sched_setattr, [HIGH | somebody, 0, 0, 0, 0, 0], NOT_PERMITTED),
+            (libc::SYS_kill, [somebody, 9, 0, 0, 0, 0], ALLOW),
+        ];
+        for (number, arguments, expected) in table {
+            assert_eq!(
+                decide(&alone, *number, *arguments, ARCHITECTURE),
+                *expected,
+                "{number} {arguments:x?}"
+            );
+            assert_eq!(
+                decide(&hidden, *number, *arguments, ARCHITECTURE),
+                ALLOW,
+                "{number} {arguments:x?} hidden"
+            );
+        }
+    }
+
+    #[test]
     fn a_foreign_interface_ends_the_process() {
-        let program = program(Sieve { loopback: true, walls: Walls::ALL });
+        let program = program(Sieve { loopback: true, alone: false, walls: Walls::ALL });
         // i386 and arm: `read` is another call there.
         for foreign in [0x4000_0003, 0x4000_0028] {
             assert_eq!(decide(&program, libc::SYS_read, [0; 6], foreign), KILL);
@@ -365,7 +446,7 @@ mod tests {
 
     #[test]
     fn a_wall_left_out_is_the_only_one_that_is() {
-        let sieve = |walls| program(Sieve { loopback: false, walls });
+        let sieve = |walls| program(Sieve { loopback: false, alone: false, walls });
         let (socket, ptrace) = (libc::SYS_socket, libc::SYS_ptrace);
         let without = sieve(Walls::ALL.without(Walls::SECCOMP_SOCKETS));
         assert_eq!(decide(&without, socket, [0; 6], ARCHITECTURE), ALLOW);
