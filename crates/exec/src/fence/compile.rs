@@ -319,8 +319,8 @@ impl<'a> Ground<'a> {
             rules.push((root.to_owned(), Rights::READ));
             return Ok(());
         }
-        let lists_hidden = |hole: &&PathBuf| hole.starts_with(root) && !hole.starts_with("/etc") && hole.is_dir();
-        if hidden.iter().find(lists_hidden).is_none() {
+        let lists_hidden = |hole: &PathBuf| hole.starts_with(root) && !hole.starts_with("/etc") && hole.is_dir();
+        if !hidden.iter().any(lists_hidden) {
             rules.push((root.to_owned(), Rights::LIST));
         }
         for entry in self.list(root)? {
