@@ -22,23 +22,24 @@ const STAGE_DEADLINE: Duration = Duration::from_secs(40);
 /// How long an attacker that outlived its fence is listened to.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
-/// What a part is to do: `part BIN BASE TIER [WALL]`.
+/// What a part is to do: `part BIN BASE TIER [WALL [kept]]`.
 struct Order {
     bin: PathBuf,
     base: PathBuf,
     tier: Tier,
-    /// The wall that is left out, to see which probes get through.
+    /// The wall whose probes are tried, and what is left out for that.
     without: Option<(Wall, Walls)>,
 }
 
 impl Order {
     fn from_args(args: &[String]) -> Result<Order, String> {
         let [bin, base, tier, rest @ ..] = args else { return Err("part BIN BASE TIER [WALL]".to_owned()) };
-        let without = match rest.first() {
-            None => None,
-            Some(name) => {
-                let found = Wall::REMOVABLE.into_iter().find(|(wall, _)| wall.as_str() == name);
-                Some(found.ok_or_else(|| format!("`{name}` is not a wall"))?)
+        let without = match rest {
+            [] => None,
+            [name, kept @ ..] => {
+                let found = Wall::REMOVABLE.into_iter().find(|(wall, ..)| wall.as_str() == name);
+                let (wall, walls, first) = found.ok_or_else(|| format!("`{name}` is not a wall"))?;
+                Some((wall, if kept.is_empty() { walls.with(first) } else { first }))
             }
         };
         Ok(Order { bin: bin.into(), base: base.into(), tier: tier.parse()?, without })

@@ -45,6 +45,14 @@ impl Column {
     }
 }
 
+/// A column of which only the probes of one wall are tried.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Without {
+    pub(crate) wall: Wall,
+    /// The wall itself stands; only what must go first is left out.
+    pub(crate) kept: bool,
+}
+
 /// A directory that everybody can pass, with the program that everybody runs. Gone when dropped.
 pub(crate) struct Bench {
     dir: TempDir,
@@ -75,7 +83,7 @@ impl Bench {
     }
 
     /// Starts a column; what it says is taken by [`Running::finish`].
-    pub(crate) fn start(&self, column: Column, without: Option<Wall>) -> io::Result<Running> {
+    pub(crate) fn start(&self, column: Column, without: Option<Without>) -> io::Result<Running> {
         let name = column.title().replace([' ', '−'], "-").replace('\u{2032}', "p");
         let base = tempfile::Builder::new().prefix(&name).tempdir_in(self.dir.path())?;
         let bin = self.dir.path().join("bin");
@@ -84,7 +92,9 @@ impl Bench {
             command.arg("without-namespaces");
         }
         command.arg("part").arg(&bin).arg(base.path()).arg(column.tier.as_str());
-        command.args(without.map(Wall::as_str));
+        if let Some(Without { wall, kept }) = without {
+            command.arg(wall.as_str()).args(kept.then_some("kept"));
+        }
         if self.root && column.who == Who::User {
             chown(base.path(), Some(NOBODY), Some(NOBODY))?;
             command.uid(NOBODY).gid(NOBODY);

@@ -40,28 +40,29 @@ pub(crate) enum Wall {
 }
 
 impl Wall {
-    /// Those that a test can leave out.
-    pub(crate) const REMOVABLE: [(Wall, Walls); 20] = [
-        (Wall::Descriptors, Walls::DESCRIPTORS),
-        (Wall::Limits, Walls::LIMITS),
-        (Wall::PidNamespace, Walls::PID_NAMESPACE),
-        (Wall::IpcNamespace, Walls::IPC_NAMESPACE),
-        (Wall::UtsNamespace, Walls::UTS_NAMESPACE),
-        (Wall::NetNamespace, Walls::NET_NAMESPACE),
-        (Wall::ReadOnlyRoot, Walls::READ_ONLY_ROOT),
-        (Wall::Carved, Walls::CARVED),
-        (Wall::Masks, Walls::MASKS),
-        (Wall::Names, Walls::PROTECTED),
-        (Wall::Tmp, Walls::TMP),
-        (Wall::Devices, Walls::DEVICES),
-        (Wall::Proc, Walls::PROC),
-        (Wall::NoNewPrivileges, Walls::NO_NEW_PRIVILEGES),
-        (Wall::Capabilities, Walls::CAPABILITIES),
-        (Wall::LandlockFiles, Walls::LANDLOCK_FILES),
-        (Wall::LandlockTcp, Walls::LANDLOCK_TCP),
-        (Wall::LandlockScope, Walls::LANDLOCK_SCOPE),
-        (Wall::SeccompSockets, Walls::SECCOMP_SOCKETS),
-        (Wall::SeccompCalls, Walls::SECCOMP_CALLS),
+    /// Those that a test can leave out, each with the one that must go first because it stands before it, or because
+    /// without it the kernel would not make the other.
+    pub(crate) const REMOVABLE: [(Wall, Walls, Walls); 20] = [
+        (Wall::Descriptors, Walls::DESCRIPTORS, Walls::NONE),
+        (Wall::Limits, Walls::LIMITS, Walls::NONE),
+        (Wall::PidNamespace, Walls::PID_NAMESPACE, Walls::PROC),
+        (Wall::IpcNamespace, Walls::IPC_NAMESPACE, Walls::NONE),
+        (Wall::UtsNamespace, Walls::UTS_NAMESPACE, Walls::NONE),
+        (Wall::NetNamespace, Walls::NET_NAMESPACE, Walls::NONE),
+        (Wall::ReadOnlyRoot, Walls::READ_ONLY_ROOT, Walls::NONE),
+        (Wall::Carved, Walls::CARVED, Walls::NONE),
+        (Wall::Masks, Walls::MASKS, Walls::NONE),
+        (Wall::Names, Walls::PROTECTED, Walls::NONE),
+        (Wall::Tmp, Walls::TMP, Walls::NONE),
+        (Wall::Devices, Walls::DEVICES, Walls::NONE),
+        (Wall::Proc, Walls::PROC, Walls::NONE),
+        (Wall::NoNewPrivileges, Walls::NO_NEW_PRIVILEGES, Walls::CAPABILITIES),
+        (Wall::Capabilities, Walls::CAPABILITIES, Walls::NONE),
+        (Wall::LandlockFiles, Walls::LANDLOCK_FILES, Walls::NONE),
+        (Wall::LandlockTcp, Walls::LANDLOCK_TCP, Walls::SECCOMP_SOCKETS),
+        (Wall::LandlockScope, Walls::LANDLOCK_SCOPE, Walls::NONE),
+        (Wall::SeccompSockets, Walls::SECCOMP_SOCKETS, Walls::NONE),
+        (Wall::SeccompCalls, Walls::SECCOMP_CALLS, Walls::NONE),
     ];
 
     pub(crate) fn as_str(self) -> &'static str {
@@ -121,9 +122,9 @@ impl Rest {
 /// The fence that a probe is tried in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Stage {
-    /// Write on `work` and (not recursively) `flat`, read on `reads` and `home`.
+    /// Write on `work`, read on `reads` and `home`.
     Plain,
-    /// The same, with `work/box/denied` denied for writing and `work/box/hidden` for reading.
+    /// The same and write on `flat`, not recursively; parts of `work` denied for writing, others for reading.
     Denied,
     /// `sandbox.mode = "read_only"` and `sandbox.writable_tmp = false`.
     ReadOnly,
@@ -263,6 +264,8 @@ pub(crate) struct Probe {
     pub(crate) bare: Bare,
     /// Left open by tier B, and so documented.
     pub(crate) rest: Option<Rest>,
+    /// A control that tier B cannot offer, and so documented.
+    pub(crate) missing_in_b: bool,
     /// It would disturb others in the same fence.
     pub(crate) alone: bool,
     pub(crate) kind: Kind,
@@ -276,7 +279,18 @@ pub(crate) const fn probe(
     run: fn(&Ground) -> Seen,
 ) -> Probe {
     let stage = Stage::Plain;
-    Probe { name, call, wall, stage, bare: Bare::Succeeds, rest: None, alone: false, kind: Kind::Attack, run }
+    Probe {
+        name,
+        call,
+        wall,
+        stage,
+        bare: Bare::Succeeds,
+        rest: None,
+        missing_in_b: false,
+        alone: false,
+        kind: Kind::Attack,
+        run,
+    }
 }
 
 /// Something that must work in every fence. The wall is of no meaning.
@@ -306,6 +320,11 @@ impl Probe {
 
     pub(crate) const fn left_by_b(mut self, rest: Rest) -> Probe {
         self.rest = Some(rest);
+        self
+    }
+
+    pub(crate) const fn missing_in_b(mut self) -> Probe {
+        self.missing_in_b = true;
         self
     }
 

@@ -154,9 +154,8 @@ impl World {
             permission: Permission::Read,
             recursive: true,
         };
-        let allow = vec![
+        let mut allow = vec![
             rule("work", Permission::Write, true),
-            rule("flat", Permission::Write, false),
             rule("reads", Permission::Read, true),
             rule("home", Permission::Read, true),
             bin,
@@ -169,6 +168,9 @@ impl World {
             rule("work/box/hidden.txt", Permission::Read, true),
         ];
         let deny = if stage == Stage::Denied { deny } else { Vec::new() };
+        if stage == Stage::Denied {
+            allow.push(rule("flat", Permission::Write, false));
+        }
         let masked = [
             "home/.ssh",
             "home/.aws",
@@ -205,6 +207,10 @@ impl World {
     pub(crate) fn evidence(&mut self) -> io::Result<Evidence> {
         let mut through = BTreeSet::new();
         let mut changed = BTreeSet::new();
+        // A fence is gone when nobody holds the lock; until then it may still be tidying up.
+        if !free_soon(&self.base.join("runtime/pods/probe/fences")) {
+            changed.insert("the lock of the fences is still held".into());
+        }
         let after = self.stamps()?;
         let outside = self.base.join("outside");
         for path in self.before.keys().chain(after.keys()) {
@@ -362,7 +368,7 @@ fn lay_out(base: &Path, probes: &[Probe]) -> io::Result<()> {
     }
     fs::create_dir_all(base.join("runtime/pods/probe/tmp"))?;
     put(&base.join("runtime/pods/probe/fences"), "")?;
-    for repository in ["work", "work/vendor/lib"] {
+    for repository in ["work", "work/part/lib"] {
         repository_at(&base.join(repository))?;
     }
     Ok(())

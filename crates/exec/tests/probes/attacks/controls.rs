@@ -32,7 +32,8 @@ pub(super) const PROBES: &[Probe] = &[
             .and_then(|()| fs::remove_dir_all(g.own("a")));
         tried(done)
     }),
-    control("writes-flat-grant", "openat O_CREAT", |g| tried(fs::write(g.at("flat/file"), "ours"))),
+    control("writes-flat-grant", "openat O_CREAT", |g| tried(fs::write(g.at("flat/file"), "ours")))
+        .on(Stage::Denied),
     control("writes-tmp", "openat O_CREAT", |_| {
         let dir = env::var_os("TMPDIR").map_or_else(|| PathBuf::from("/tmp"), PathBuf::from);
         tried(fs::write(dir.join("scratch"), "ours").and_then(|()| fs::read(dir.join("scratch"))))
@@ -103,11 +104,13 @@ pub(super) const PROBES: &[Probe] = &[
                 fs::OpenOptions::new().read(true).write(true).open(format!("/dev/pts/{number}"))
             });
         tried(made)
-    }),
+    })
+    .missing_in_b(),
     control("shared-memory", "openat /dev/shm", |_| {
         let path = "/dev/shm/minke-probe-own";
         tried(fs::write(path, "ours").and_then(|()| fs::remove_file(path)))
-    }),
+    })
+    .missing_in_b(),
     control("socket-pair", "socketpair", sockets::pair_works),
     control("children", "clone, wait4", mounts::children_work),
     control("threads", "clone CLONE_THREAD", |_| {

@@ -189,12 +189,14 @@ pub(super) const PROBES: &[Probe] = &[
     .bare(Bare::IfOffered),
     probe("capabilities-bound", "prctl PR_CAPBSET_READ", Wall::Capabilities, |_| {
         let held = (0..=40).filter(|cap| matches!(sys!(SYS_prctl, PR_CAPBSET_READ, *cap), Ok(1))).count();
-        if held == 0 {
-            Seen::Held("none".to_owned())
-        } else {
-            Seen::Done(format!("{held} in the bounding set"))
+        match held {
+            0 => Seen::Held("none".to_owned()),
+            // Nobody else can make use of it, or take anything out of it.
+            _ if !rustix::process::getuid().is_root() => Seen::Held("not root's".to_owned()),
+            held => Seen::Done(format!("{held} in the bounding set")),
         }
-    }),
+    })
+    .bare(Bare::AsRoot),
     probe("new-privileges", "prctl PR_GET_NO_NEW_PRIVS", Wall::NoNewPrivileges, |_| {
         match sys!(SYS_prctl, PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0) {
             Ok(0) => Seen::Done("an exec may raise privileges".to_owned()),

@@ -56,9 +56,9 @@ pub(super) const PROBES: &[Probe] = &[
             .and_then(|()| fs::hard_link(g.own("bait"), g.work(".git/hooks/post-merge")));
         tried(done)
     }),
-    name("nested-git-hook", "openat O_CREAT", |g| plant(&g.work("vendor/lib/.git/hooks/pre-commit"))),
+    name("nested-git-hook", "openat O_CREAT", |g| plant(&g.work("part/lib/.git/hooks/pre-commit"))),
     name("nested-git-config", "openat O_WRONLY", |g| {
-        tried(fs::OpenOptions::new().append(true).open(g.work("vendor/lib/.git/config")))
+        tried(fs::OpenOptions::new().append(true).open(g.work("part/lib/.git/config")))
     }),
     name("minke-dir", "mkdir", |g| tried(fs::create_dir(g.work(".minke")))),
     name("minke-config", "mkdir, openat O_CREAT", |g| {
@@ -78,6 +78,8 @@ pub(super) const PROBES: &[Probe] = &[
         )
     }),
     name("agents-existing", "openat O_CREAT", |g| plant(&g.work(".agents/planted"))),
+    name("git-commondir", "openat O_CREAT", |g| plant(&g.work(".git/commondir"))),
+    name("git-config-worktree", "openat O_CREAT", |g| plant(&g.work(".git/config.worktree"))),
     name("bashrc", "openat O_CREAT", |g| plant(&g.work(".bashrc"))),
     name("bashrc-by-shell", "execve bash, openat", |g| {
         let done =

@@ -22,14 +22,12 @@ pub(crate) const SIGNALS: [(&str, i32); 6] = [
 ];
 
 pub(super) const PROBES: &[Probe] = &[
-    probe("list-processes", "getdents64 /proc", Wall::PidNamespace, |g| {
-        match lists("/proc", g.fact("victim")) {
-            Seen::Done(_) if !is_victim(g) => Seen::Held("the number is another process's".to_owned()),
-            seen => seen,
-        }
+    probe("list-processes", "getdents64 /proc", Wall::Proc, |g| match lists("/proc", g.fact("victim")) {
+        Seen::Done(_) if !is_victim(g) => Seen::Held("the number is another process's".to_owned()),
+        seen => seen,
     })
     .left_by_b(Rest::Processes),
-    probe("proc-cmdline", "openat /proc/PID/cmdline", Wall::PidNamespace, |g| {
+    probe("proc-cmdline", "openat /proc/PID/cmdline", Wall::Proc, |g| {
         read(format!("/proc/{}/cmdline", g.fact("victim")))
     })
     .left_by_b(Rest::Processes),
@@ -46,8 +44,8 @@ pub(super) const PROBES: &[Probe] = &[
     probe("pod-maps", "openat /proc/PID/maps", Wall::PidNamespace, |g| {
         tried(fs::read(format!("/proc/{}/maps", g.fact("pod"))))
     }),
-    probe("pod-fds", "getdents64 /proc/PID/fd", Wall::PidNamespace, |g| {
-        tried(fs::read_dir(format!("/proc/{}/fd", g.fact("pod"))))
+    probe("pod-fds", "readlink /proc/PID/fd/N", Wall::PidNamespace, |g| {
+        tried(fs::read_link(format!("/proc/{}/fd/1", g.fact("pod"))))
     }),
     probe("victim-fd-reopened", "openat /proc/PID/fd/N", Wall::PidNamespace, |g| {
         read(format!("/proc/{}/fd/{}", g.fact("victim"), g.fact("victim_fd")))

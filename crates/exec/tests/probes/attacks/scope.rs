@@ -27,8 +27,10 @@ pub(super) const PROBES: &[Probe] = &[
     }),
     probe("below-flat-grant-write", "openat O_CREAT", Wall::LandlockFiles, |g| {
         tried(fs::write(g.at("flat/sub/planted"), "planted"))
-    }),
-    probe("below-flat-grant-read", "openat", Wall::LandlockFiles, |g| read(g.at("flat/sub/inner"))),
+    })
+    .on(Stage::Denied),
+    probe("below-flat-grant-read", "openat", Wall::LandlockFiles, |g| read(g.at("flat/sub/inner")))
+        .on(Stage::Denied),
     probe("output-write", "openat O_CREAT", Wall::LandlockFiles, |g| {
         tried(fs::write(g.at("runtime/pods/probe/output/planted"), "planted"))
     }),

@@ -23,9 +23,7 @@ pub(super) const PROBES: &[Probe] = &[
         tried(TcpStream::connect(SocketAddrV6::new(Ipv6Addr::LOCALHOST, port as u16, 0, 0)))
     })
     .bare(Bare::IfOffered),
-    probe("tcp-bind", "socket, bind, listen", Wall::SeccompSockets, |_| {
-        tried(TcpListener::bind("127.0.0.1:0"))
-    }),
+    probe("tcp-bind", "socket, bind, listen", Wall::LandlockTcp, |_| tried(TcpListener::bind("127.0.0.1:0"))),
     probe("tcp-fast-open", "sendto MSG_FASTOPEN", Wall::SeccompSockets, |g| {
         // Connects without `connect`.
         let port = (g.number("tcp_port") as u16).to_be();
