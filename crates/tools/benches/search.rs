@@ -37,7 +37,10 @@ fn main() {
         bytes / 1024 / 1024,
         std::thread::available_parallelism().map_or(1, usize::from),
     ));
-    say(&format!("{:<40} {:>10} {:>10} {:>6} {:>10} {:>10} {:>6}", "", "ours", "rg", "ratio", "ours, CPU", "rg, CPU", "ratio"));
+    say(&format!(
+        "{:<40} {:>10} {:>10} {:>6} {:>10} {:>10} {:>6}",
+        "", "ours", "rg", "ratio", "ours, CPU", "rg, CPU", "ratio"
+    ));
     if !rg {
         say("SKIPPED: there is no rg to compare with");
     }
@@ -73,7 +76,11 @@ fn cases() -> Vec<Case> {
         grep("Grep, few files", json!({"pattern": "needle_word"}), &["-l", "needle_word", "./"]),
         grep("Grep, most files", json!({"pattern": "value"}), &["-l", "value", "./"]),
         grep("Grep, an expression", json!({"pattern": r"fn \w+_7\("}), &["-l", r"fn \w+_7\(", "./"]),
-        grep("Grep, without case", json!({"pattern": "NEEDLE_word", "-i": true}), &["-l", "-i", "NEEDLE_word", "./"]),
+        grep(
+            "Grep, without case",
+            json!({"pattern": "NEEDLE_word", "-i": true}),
+            &["-l", "-i", "NEEDLE_word", "./"],
+        ),
         grep(
             "Grep, lines with numbers",
             json!({"pattern": "needle_word", "output_mode": "content"}),
@@ -114,7 +121,8 @@ impl Bench<'_> {
         let scope = Scope::write(root.to_string_lossy());
         // As many hidden places as a home directory has.
         let masked = (0..24).map(|n| root.join(format!(".secret-{n}"))).collect();
-        let files = Files::new(FilesConfig { scope, masked, ..FilesConfig::default() }).expect("the scope can be held");
+        let files = Files::new(FilesConfig { scope, masked, ..FilesConfig::default() })
+            .expect("the scope can be held");
         let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime can be made");
         Bench { root, rounds, rg, tools: minke_tools::search_tools(&Arc::new(files)), runtime }
     }
@@ -144,7 +152,9 @@ impl Bench<'_> {
         let (our_cpu, their_cpu) = (ms(our_cpu / rounds), ms(their_cpu / rounds));
         let (ours, theirs) = (ms(ours), if self.rg { ms(theirs) } else { "-".to_owned() });
         let name = case.name;
-        say(&format!("{name:<40} {ours:>10} {theirs:>10} {wall:>6.2} {our_cpu:>10} {their_cpu:>10} {cpu:>6.2}"));
+        say(&format!(
+            "{name:<40} {ours:>10} {theirs:>10} {wall:>6.2} {our_cpu:>10} {their_cpu:>10} {cpu:>6.2}"
+        ));
         wall
     }
 
@@ -201,7 +211,11 @@ fn grow(root: &Path, files: usize) -> std::io::Result<u64> {
     let mut bytes = 0;
     for n in 0..files {
         let folder_number = n / FILES_A_FOLDER;
-        let folder = root.join(format!("part-{}/module-{}/unit-{folder_number}", folder_number % 7, folder_number % 41));
+        let folder = root.join(format!(
+            "part-{}/module-{}/unit-{folder_number}",
+            folder_number % 7,
+            folder_number % 41
+        ));
         if n % FILES_A_FOLDER == 0 {
             fs::create_dir_all(&folder)?;
             if folder_number % 20 == 0 {
@@ -225,7 +239,8 @@ fn source(n: usize) -> String {
             2 => text.push_str("    if value > 80 {\n        return value\n    }\n"),
             3 => text.push_str("    value\n}\n"),
             4 => text.push('\n'),
-            _ => text.push_str(&format!("const NAME_{line}: &str = \"some text that is here for its length\";\n")),
+            _ => text
+                .push_str(&format!("const NAME_{line}: &str = \"some text that is here for its length\";\n")),
         }
     }
     if n % 1_999 == 0 {

@@ -19,7 +19,7 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::walk::{Filter, Found, Stop, Tree, Visit};
-use super::{CONTENT_BYTES, REMARK_BYTES, number, reads, shown, stoppable, troubles, usable};
+use super::{CONTENT_BYTES, ERROR_BYTES, REMARK_BYTES, number, reads, shown, stoppable, troubles, usable};
 use crate::arguments::{SHOWN_BYTES, absolute, output, parse, shorten, show};
 
 /// Paths in one result.
@@ -33,10 +33,8 @@ pub(super) struct Glob {
 #[serde(deny_unknown_fields)]
 struct Arguments {
     pattern: String,
-    #[serde(default)]
     path: Option<String>,
-    #[serde(default)]
-    include_ignored: bool,
+    include_ignored: Option<bool>,
 }
 
 /// A listing that can be made.
@@ -53,15 +51,17 @@ impl Checked {
         usable("pattern", &pattern)?;
         let path = absolute("path", path.as_deref().unwrap_or("."), &place.cwd)?;
         let pattern = below(&pattern, &path);
+        let include_ignored = include_ignored.unwrap_or(false);
         let checked = Checked { pattern, path, cwd: place.cwd.clone(), include_ignored };
         // A pattern that cannot be used is told before anything runs.
-        checked.globs(&checked.path)?;
+        checked.globs()?;
         Ok(checked)
     }
 
-    fn globs(&self, root: &Path) -> Result<Override, ToolError> {
+    /// For paths as they are seen from the root.
+    fn globs(&self) -> Result<Override, ToolError> {
         let invalid = |why: String| {
-            let pattern = shorten(&self.pattern, SHOWN_BYTES);
+            let (pattern, why) = (shorten(&self.pattern, SHOWN_BYTES), shorten(&why, ERROR_BYTES));
             ToolError::Invalid(format!(
                 "`pattern` is `{pattern}`, which cannot be used: {why}; patterns look like `**/*.rs`, \
                  `src/**/*.{{ts,tsx}}` or `Cargo.toml`"
@@ -72,7 +72,7 @@ impl Checked {
         }
         // `!` and `#` mean something else at the beginning of a line of an ignore file.
         let escape = if self.pattern.starts_with(['!', '#']) { "\\" } else { "" };
-        let mut builder = OverrideBuilder::new(root);
+        let mut builder = OverrideBuilder::new("");
         builder.add(&format!("{escape}{}", self.pattern)).map_err(|e| invalid(e.to_string()))?;
         builder.build().map_err(|e| invalid(e.to_string()))
     }
@@ -161,7 +161,7 @@ impl Tool for Glob {
 fn list(files: &Arc<Files>, asked: &Checked, stop: Stop) -> Result<ToolOutput, ToolError> {
     let root =
         files.open_dir(&asked.path).map_err(|e| ToolError::Failed(format!("cannot look in {e}")))?.path;
-    let globs = asked.globs(&root)?;
+    let globs = asked.globs()?;
     let filter = Filter {
         globs: Override::empty(),
         types: Types::empty(),
@@ -170,8 +170,7 @@ fn list(files: &Arc<Files>, asked: &Checked, stop: Stop) -> Result<ToolOutput, T
         lead: lead(&asked.pattern),
     };
     let tree = Tree { files: files.clone(), root, filter, stop };
-    let walked =
-        tree.walk(|| Newest { globs: &globs, root: &tree.root, kept: BinaryHeap::new(), total: 0, gone: 0 });
+    let walked = tree.walk(|| Newest { globs: &globs, kept: BinaryHeap::new(), total: 0, gone: 0 });
     let (mut kept, mut total, mut gone) = (BinaryHeap::new(), 0, 0);
     for newest in walked.visitors {
         (total, gone) = (total + newest.total, gone + newest.gone);
@@ -233,7 +232,6 @@ struct Aged {
 
 struct Newest<'a> {
     globs: &'a Override,
-    root: &'a Path,
     kept: BinaryHeap<Aged>,
     total: u64,
     /// Files that were there when their directory was listed and cannot be looked at.
@@ -243,7 +241,7 @@ struct Newest<'a> {
 impl Visit for Newest<'_> {
     fn file(&mut self, found: &Found<'_>) {
         let below = found.below();
-        if !self.globs.matched(self.root.join(&below), false).is_whitelist() {
+        if !self.globs.matched(&below, false).is_whitelist() {
             return;
         }
         let Ok(stat) = found.stat() else {

@@ -19,7 +19,9 @@ use serde_json::json;
 use super::keep::{Keep, Row};
 use super::lines::{LINE_BYTES, Mode, Query, Search, Way};
 use super::walk::{Filter, Found, Stop, Tree, Visit};
-use super::{CONTENT_BYTES, REMARK_BYTES, Root, number, reads, shown, stoppable, troubles, usable};
+use super::{
+    CONTENT_BYTES, ERROR_BYTES, REMARK_BYTES, Root, number, reads, shown, stoppable, troubles, usable,
+};
 use crate::arguments::{SHOWN_BYTES, absolute, output, parse, shorten, show};
 
 /// Rows of one result unless the call says otherwise.
@@ -111,9 +113,9 @@ impl Checked {
         let Some(glob) = &self.glob else { return Ok(Override::empty()) };
         usable("glob", glob)?;
         let invalid = |e: ignore::Error| {
-            let glob = shorten(glob, SHOWN_BYTES);
+            let (glob, why) = (shorten(glob, SHOWN_BYTES), shorten(&e.to_string(), ERROR_BYTES));
             ToolError::Invalid(format!(
-                "`glob` is `{glob}`, which cannot be used: {e}; globs look like `*.rs`, `src/**` or `!*.lock`"
+                "`glob` is `{glob}`, which cannot be used: {why}; globs look like `*.rs`, `src/**` or `!*.lock`"
             ))
         };
         // Where the path leads through links, the working directory has another name there.
@@ -152,6 +154,7 @@ fn matcher(pattern: &str, ignore_case: bool, multiline: bool) -> Result<RegexMat
     }
     builder.build(pattern).map_err(|e| {
         let text = e.to_string();
+        let said = shorten(&text, ERROR_BYTES);
         let hint = match e.kind() {
             ErrorKind::NotAllowed(_) => {
                 "a line has no line break in it; set `multiline` to true to match across lines"
@@ -163,7 +166,7 @@ fn matcher(pattern: &str, ignore_case: bool, multiline: bool) -> Result<RegexMat
             _ if text.contains("size limit") => "write it with smaller repetitions or fewer alternatives",
             _ => "to find the text as it is, put a backslash before each of . * + ? ( ) [ ] { } ^ $ | \\",
         };
-        ToolError::Invalid(format!("`pattern` is not a regular expression that can be used: {text}\n{hint}"))
+        ToolError::Invalid(format!("`pattern` is not a regular expression that can be used: {said}\n{hint}"))
     })
 }
 

@@ -18,7 +18,7 @@ use super::keep::Row;
 use super::walk::Stop;
 
 /// The most memory for the text of one file: a line must fit, and with `multiline` the file.
-const HEAP_BYTES: usize = 64 * 1024 * 1024;
+const HEAP_BYTES: usize = 32 * 1024 * 1024;
 /// The most of one line that a result shows.
 pub(super) const LINE_BYTES: usize = 1_024;
 /// How much of that lies before the match.

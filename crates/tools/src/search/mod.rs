@@ -28,6 +28,9 @@ const REMARK_BYTES: usize = 256;
 /// The longest pattern or glob: one that a person could have meant.
 const PATTERN_BYTES: usize = 16 * 1024;
 
+/// The most that is repeated of what is wrong with a pattern; the reason stands at its end.
+const ERROR_BYTES: usize = 1_500;
+
 /// Glob and Grep over these files.
 pub fn search_tools(files: &Arc<Files>) -> Vec<Arc<dyn Tool>> {
     vec![Arc::new(glob::Glob::new(files.clone())), Arc::new(grep::Grep::new(files.clone()))]

@@ -296,8 +296,8 @@ impl Pool<'_> {
             let (mut folders, mut files) = (Vec::new(), Vec::new());
             for entry in entries.drain(..) {
                 path.push(&entry.name);
-                let taken = tree.takes(rules, &entry, &path, depth)
-                    && (!uneven || tree.files.may_read(&path));
+                let taken =
+                    tree.takes(rules, &entry, &path, depth) && (!uneven || tree.files.may_read(&path));
                 path.pop();
                 match entry.kind {
                     FileType::Directory if taken => folders.push(folder.below.join(&entry.name)),

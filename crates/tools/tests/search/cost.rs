@@ -1,1 +1,129 @@
-//! cost
+//! What a search costs: it ends when nobody waits for it, and its memory does not grow with what it finds.
+
+use std::fs;
+use std::io::Write as _;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use crate::{Tools, home};
+
+/// How soon a search that nobody waits for must end.
+const SOON: Duration = Duration::from_millis(50);
+/// Others use this machine, too; one try of so many must be undisturbed.
+const TRIES: u32 = 10;
+
+/// Starts a search, drops it in the middle, and waits until nothing of it runs any more.
+fn dropped(root: &Path, arguments: &Value) -> Duration {
+    let tools = Tools::at(root);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+    let start = Instant::now();
+    runtime.block_on(async {
+        let search = tools.tool("Grep").run(&arguments.to_string(), &tools.call());
+        let cut = tokio::time::timeout(Duration::from_millis(60), search).await;
+        assert!(
+            cut.is_err(),
+            "the search was over before it could be dropped: {:?} {cut:?}",
+            start.elapsed()
+        );
+    });
+    let start = Instant::now();
+    // This waits for the work off the loop.
+    drop(runtime);
+    start.elapsed()
+}
+
+fn ends_soon(root: &Path, arguments: Value) {
+    let fastest = (0..TRIES).map(|_| dropped(root, &arguments)).find(|took| *took < SOON);
+    let took = fastest.unwrap_or_else(|| panic!("{arguments}: not once in {TRIES} tries within {SOON:?}"));
+    eprintln!("{arguments}: ended after {took:?}");
+}
+
+/// Many large files, made quickly: they are links to one.
+fn large_tree(root: &Path, files: usize) {
+    let text = "some words of text that nobody looks for\n".repeat(100_000);
+    fs::create_dir(root.join("0")).unwrap();
+    fs::write(root.join("0/first.txt"), text).unwrap();
+    for n in 1..files {
+        let dir = root.join((n / 50).to_string());
+        fs::create_dir_all(&dir).unwrap();
+        fs::hard_link(root.join("0/first.txt"), dir.join(format!("{n}.txt"))).unwrap();
+    }
+}
+
+#[test]
+fn a_dropped_search_ends_soon() {
+    let (_home, root) = home();
+    large_tree(&root, 2_000);
+    ends_soon(&root, json!({"pattern": "no such thing"}));
+    ends_soon(&root, json!({"pattern": "words", "output_mode": "content", "-C": 2}));
+}
+
+#[test]
+fn a_dropped_search_of_one_huge_file_ends_soon() {
+    let (_home, root) = home();
+    let huge = fs::File::create(root.join("huge")).unwrap();
+    huge.set_len(64 << 30).unwrap();
+    ends_soon(&root, json!({"pattern": "no such thing", "path": "huge"}));
+    ends_soon(&root, json!({"pattern": "no such thing", "path": "huge", "output_mode": "count", "-i": true}));
+}
+
+/// The most memory that this process has had, in bytes, after forgetting what it had before.
+#[cfg(target_os = "linux")]
+fn peak_of(work: impl FnOnce()) -> u64 {
+    let status = |key: &str| {
+        let text = fs::read_to_string("/proc/self/status").unwrap();
+        let line = text.lines().find_map(|line| line.strip_prefix(key)).unwrap().trim().to_owned();
+        line.split(' ').next().unwrap().parse::<u64>().unwrap() * 1_024
+    };
+    fs::write("/proc/self/clear_refs", "5").unwrap();
+    let before = status("VmRSS:");
+    work();
+    status("VmHWM:").saturating_sub(before)
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_thousand_times_more_matches_cost_no_memory() {
+    const MOST: u64 = 16 * 1024 * 1024;
+    let (_home, root) = home();
+    let lines: String =
+        (0..60_000).map(|n| format!("hit number {n} with some more text behind it\n")).collect();
+    fs::write(root.join("0"), lines).unwrap();
+    for n in 1..8 {
+        fs::hard_link(root.join("0"), root.join(n.to_string())).unwrap();
+    }
+    let tools = Tools::at(&root);
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    for arguments in [
+        json!({"pattern": "hit", "output_mode": "content"}),
+        json!({"pattern": "hit", "output_mode": "content", "-C": 3, "head_limit": 0, "offset": 2_000}),
+        json!({"pattern": "[a-z ]+number", "output_mode": "count"}),
+    ] {
+        let peak = peak_of(|| {
+            let output = runtime.block_on(tools.run("Grep", arguments.clone())).unwrap();
+            assert!(output.summary.starts_with("480000 "), "{}", output.summary);
+        });
+        assert!(peak < MOST, "{arguments}: {} MiB", peak >> 20);
+    }
+}
+
+#[tokio::test]
+async fn an_endless_line_is_counted_as_unreadable() {
+    let (_home, root) = home();
+    let mut endless = fs::File::create(root.join("endless")).unwrap();
+    let piece = vec![b'x'; 1 << 20];
+    for _ in 0..34 {
+        endless.write_all(&piece).unwrap();
+    }
+    fs::write(root.join("good"), "xyz\n").unwrap();
+    let tools = Tools::at(&root);
+    for multiline in [false, true] {
+        let output = tools.run("Grep", json!({"pattern": "xy", "multiline": multiline})).await.unwrap();
+        assert_eq!(output.content.as_deref(), Some("good\n"));
+        assert!(output.summary.ends_with("; 1 file could not be read"), "{}", output.summary);
+    }
+    let named = tools.run("Grep", json!({"pattern": "xy", "path": "endless"})).await.unwrap_err();
+    assert!(named.message().contains("endless"), "{named:?}");
+}
