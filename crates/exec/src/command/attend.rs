@@ -23,19 +23,21 @@ use crate::fence::{Exit, Fence, Limits, Start, Started};
 const KILL_WAIT: Duration = Duration::from_secs(2);
 const SIGKILL: i32 = 9;
 
-/// A command that has been started.
+/// A command that has been started, with our side of its output.
 pub(super) struct Launched {
-    pub(super) started: Started,
-    pub(super) output: OwnedFd,
-    pub(super) input: Option<OwnedFd>,
+    started: Started,
+    output: OwnedFd,
+    /// As in `Ends`.
+    held: Option<OwnedFd>,
 }
 
-/// Makes the fence and starts the command in it. Blocks for some milliseconds.
+/// Makes the fence and starts the command in it; with it comes our side of its input, if it has one. Blocks for some
+/// milliseconds.
 pub(super) fn launch(
     config: &CommandsConfig,
     order: &RunOrder,
     with_input: bool,
-) -> Result<Launched, CommandError> {
+) -> Result<(Launched, Option<OwnedFd>), CommandError> {
     let mut spec = (config.spec)();
     let ends = if order.tty { Ends::terminal(with_input) } else { Ends::pipes(with_input) };
     let ends =
@@ -54,7 +56,7 @@ pub(super) fn launch(
         tty: order.tty,
         limits: Limits::default(),
     })?;
-    Ok(Launched { started, output: ends.output, input: ends.input })
+    Ok((Launched { started, output: ends.output, held: ends.held }, ends.input))
 }
 
 /// `bash`, wherever this machine has it; else the `sh` that every machine has.
@@ -102,12 +104,12 @@ impl End {
 
 /// Hears a command until its shell exits, its time is over, or `stop` comes; then nothing of it is left.
 pub(super) async fn attend(
-    mut started: Started,
-    output: OwnedFd,
+    launched: Launched,
     heard: &Shared,
     timeout: Option<Duration>,
     stop: impl Future<Output = ()>,
 ) -> Result<End, CommandError> {
+    let Launched { mut started, output, held } = launched;
     let ear = Ear::open(output, heard)?;
     let mut end = End { killed: false, ..End::KILLED };
     let time = async {
@@ -123,6 +125,7 @@ pub(super) async fn attend(
         () = stop => end.killed = true,
     }
     started.kill();
+    drop(held);
     if (end.timed_out || end.killed)
         && let Ok(exit) = tokio::time::timeout(KILL_WAIT, started.wait()).await
     {

@@ -3,6 +3,7 @@
 //! Dropping the future of `run` ends its command; dropping `Commands` ends all of them.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
+use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -73,9 +74,9 @@ impl Commands {
         let row = self.row(&order, false);
         let _entered = self.table.enter(row.clone())?;
         let heard = self.hear(&order, news);
-        let Launched { started, output, .. } = self.launch(&order, false).await?;
+        let (launched, _) = self.launch(&order, false).await?;
         let telling = Telling::begin(&heard, row, &order);
-        let end = attend(started, output, &heard, order.timeout, std::future::pending()).await;
+        let end = attend(launched, &heard, order.timeout, std::future::pending()).await;
         let end = telling.end(end)?;
         let heard = lock(&heard);
         Ok(Finished {
@@ -97,7 +98,7 @@ impl Commands {
         let row = self.row(&order, true);
         let entered = self.table.enter(row.clone())?;
         let heard = self.hear(&order, news);
-        let Launched { started, output, input } = self.launch(&order, true).await?;
+        let (launched, input) = self.launch(&order, true).await?;
         let background = Background::new(row.clone(), order.tty, Arc::clone(&heard), input)?;
         let background = Arc::new(background);
         self.table.add(&background);
@@ -105,7 +106,7 @@ impl Commands {
         telling.keep_file = true;
         let (stop, attended) = (background.stopped(), Arc::clone(&background));
         let task = tokio::spawn(async move {
-            let end = attend(started, output, &heard, order.timeout, stop).await;
+            let end = attend(launched, &heard, order.timeout, stop).await;
             let end = telling.end(end).unwrap_or_else(|error| {
                 // Nobody waits for it; whoever looks is told.
                 lock(&heard).broke(error.to_string());
@@ -191,7 +192,11 @@ impl Commands {
         Arc::new(Mutex::new(Heard::new((self.config.cover)(), path, teller)))
     }
 
-    async fn launch(&self, order: &RunOrder, with_input: bool) -> Result<Launched, CommandError> {
+    async fn launch(
+        &self,
+        order: &RunOrder,
+        with_input: bool,
+    ) -> Result<(Launched, Option<OwnedFd>), CommandError> {
         let (config, order) = (self.config.clone(), order.clone());
         // Given up meanwhile, the command is dropped as soon as it is there, which kills it.
         tokio::task::spawn_blocking(move || launch(&config, &order, with_input))

@@ -26,6 +26,9 @@ pub(super) struct Ends {
     pub(super) output: OwnedFd,
     /// Our side of its input, if it has any; does not block.
     pub(super) input: Option<OwnedFd>,
+    /// Keeps a terminal open while the command runs: one that nobody has open says that it has ended, although a
+    /// program may open it again.
+    pub(super) held: Option<OwnedFd>,
 }
 
 impl Ends {
@@ -41,7 +44,7 @@ impl Ends {
         } else {
             (OwnedFd::from(File::open("/dev/null")?), None)
         };
-        Ok(Ends { stdin, stdout, stderr, output, input })
+        Ok(Ends { stdin, stdout, stderr, output, input, held: None })
     }
 
     /// A new terminal.
@@ -56,7 +59,8 @@ impl Ends {
         rustix::io::ioctl_fionbio(&master, true)?;
         let input = if with_input { Some(master.try_clone()?) } else { None };
         let (stdout, stderr) = (slave.try_clone()?, slave.try_clone()?);
-        Ok(Ends { stdin: slave, stdout, stderr, output: master, input })
+        let held = Some(slave.try_clone()?);
+        Ok(Ends { stdin: slave, stdout, stderr, output: master, input, held })
     }
 }
 

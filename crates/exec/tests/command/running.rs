@@ -153,6 +153,35 @@ async fn a_terminal_is_one() {
 }
 
 #[tokio::test]
+async fn nothing_that_a_terminal_says_is_lost() {
+    for tier in tiers() {
+        let home = Home::new();
+        let commands = home.commands(tier);
+        let run = async |line| {
+            let order = RunOrder { tty: true, ..home.order(&commands, line) };
+            commands.run(order, &News::nobody()).await.unwrap()
+        };
+        for _ in 0..10 {
+            let finished = run("seq 1 2000").await;
+            assert_eq!(finished.lines, 2000, "tier {tier}");
+            assert!(finished.tail.ends_with("2000\r\n"), "tier {tier}: {:?}", finished.tail);
+        }
+        // One that nobody has open for a while is not over.
+        let late = run("exec 0<&- 1>&- 2>&-; sleep 0.2; echo late > /dev/tty").await;
+        assert_eq!(late.tail, "late\r\n", "tier {tier}");
+    }
+}
+
+#[tokio::test]
+async fn a_command_that_closes_its_outputs_is_waited_for() {
+    let home = Home::new();
+    let commands = home.commands(Tier::Off);
+    let line = "echo before; exec 1>&- 2>&-; sleep 0.2; exit 6";
+    let finished = commands.run(home.order(&commands, line), &News::nobody()).await.unwrap();
+    assert_eq!((finished.exit, finished.tail.as_str()), (Exit::Code(6), "before\n"));
+}
+
+#[tokio::test]
 async fn orders_that_cannot_be_tried_are_refused() {
     let home = Home::new();
     let commands = home.commands(Tier::Off);
