@@ -67,17 +67,33 @@ const GIT: &str = ".git";
 
 /// The protected name that a path is or lies below, if any. Only names count; `path` may be relative.
 pub fn protected(path: &str) -> Option<&'static str> {
-    // Most paths have no part that could be the beginning of a name; every name begins with a dot.
-    if !path.split('/').any(|part| part.starts_with('.') || part.contains('~') || !part.is_ascii()) {
-        return None;
+    let parts = || path.split('/').filter(|part| !part.is_empty());
+    for (place, part) in parts().enumerate() {
+        // Every name begins with a dot, so most parts of most paths need no second look.
+        let may_begin = part.starts_with('.') || part.contains('~') || !part.is_ascii();
+        if may_begin && let Some(name) = protected_from(&fold(part), || parts().skip(place + 1)) {
+            return Some(name);
+        }
     }
-    let parts: Vec<String> = path.split('/').filter(|part| !part.is_empty()).map(fold).collect();
-    if parts.last().is_some_and(|last| last == GIT) {
+    None
+}
+
+/// The name that begins with this part of a path, if what follows makes it whole.
+fn protected_from<'a, I: Iterator<Item = &'a str>>(
+    first: &str,
+    rest: impl Fn() -> I,
+) -> Option<&'static str> {
+    if first == GIT && rest().next().is_none() {
         return Some(GIT);
     }
-    NAMES.into_iter().find(|name| {
-        let name: Vec<&str> = name.split('/').collect();
-        (0..parts.len()).any(|from| begins(parts.get(from..).unwrap_or_default(), &name))
+    let mut below: Option<Vec<String>> = None;
+    NAMES.into_iter().find(|name| match name.strip_prefix(first) {
+        Some("") => true,
+        Some(more) => more.strip_prefix('/').is_some_and(|more| {
+            let below = below.get_or_insert_with(|| rest().map(fold).collect());
+            begins(below, &more.split('/').collect::<Vec<&str>>())
+        }),
+        None => false,
     })
 }
 

@@ -82,7 +82,7 @@ pub enum CaptureError {
 #[derive(Debug)]
 pub struct Capture {
     limits: Limits,
-    known: BTreeMap<String, Known>,
+    known: HashMap<String, Known>,
     /// What was looked at when the run began; none before the first one.
     begun: Option<Begun>,
 }
@@ -113,6 +113,11 @@ impl Known {
         }
     }
 
+    /// Whether nothing need be read to know that a path is as it was.
+    fn is_settled(&self, found: &Found) -> bool {
+        self.kind == found.kind && self.stamp == Some(found.stamp)
+    }
+
     fn is_like(&self, other: &Known) -> bool {
         let mode = self.kind == Kind::Link || self.mode == other.mode;
         self.kind == other.kind && mode && self.hash == other.hash
@@ -121,7 +126,7 @@ impl Known {
 
 impl Capture {
     pub fn new(limits: Limits) -> Capture {
-        Capture { limits, known: BTreeMap::new(), begun: None }
+        Capture { limits, known: HashMap::new(), begun: None }
     }
 
     /// Goes on from what an earlier process told: nothing of it is kept or told again.
@@ -160,17 +165,20 @@ impl Capture {
             scanned: walked.found.len(),
             ..Taken::default()
         };
-        let gone = self.unseen(files, &mut walked, &mut taken, begun.is_some());
-        let changed: Vec<&Found> = walked.found.iter().filter(|found| !self.is_settled(found)).collect();
-        let (looked, mut closed) = if changed.is_empty() {
-            (Vec::new(), BTreeSet::new())
-        } else {
-            let mut work = Work::new(self, files, keep, &mut taken);
-            for found in changed {
-                work.look(found)?;
+        let mut met = 0;
+        let mut changed = Vec::new();
+        for found in &walked.found {
+            let known = self.known.get(&found.path);
+            met += usize::from(known.is_some());
+            if !known.is_some_and(|known| known.is_settled(found)) {
+                changed.push(found.clone());
             }
-            work.finish()?
-        };
+        }
+        let mut gone = Vec::new();
+        if met < self.known.len() {
+            gone = self.unseen(files, &walked, begun.is_some(), &mut changed, &mut taken);
+        }
+        let (looked, mut closed) = self.look(files, &changed, keep, &mut taken)?;
         self.take(looked, gone, &mut taken);
         walked.apart.append(&mut closed);
         self.begun = Some(begun.unwrap_or(Begun { scope, apart: walked.apart }));
@@ -178,15 +186,34 @@ impl Capture {
         Ok(taken)
     }
 
-    /// Whether nothing need be read to know that a path is as it was.
-    fn is_settled(&self, found: &Found) -> bool {
-        let known = self.known.get(&found.path);
-        known.is_some_and(|known| known.kind == found.kind && known.stamp == Some(found.stamp))
+    /// Reads what must be read; and what may not be.
+    fn look(
+        &self,
+        files: &Files,
+        changed: &[Found],
+        keep: &mut Keep<'_>,
+        taken: &mut Taken,
+    ) -> Result<(Looked, BTreeSet<String>), CaptureError> {
+        if changed.is_empty() {
+            return Ok((Vec::new(), BTreeSet::new()));
+        }
+        let mut work = Work::new(self, files, keep, taken);
+        for found in changed {
+            work.look(found)?;
+        }
+        work.finish()
     }
 
     /// What was known and was not met. Some of it is only ignored now, or may no longer be written: that is not gone.
     /// In the middle of a run the ignored is still looked at; when one begins it is forgotten.
-    fn unseen(&mut self, files: &Files, walked: &mut Walked, taken: &mut Taken, inside: bool) -> Vec<String> {
+    fn unseen(
+        &mut self,
+        files: &Files,
+        walked: &Walked,
+        inside: bool,
+        changed: &mut Vec<Found>,
+        taken: &mut Taken,
+    ) -> Vec<String> {
         let met: HashSet<&str> = walked.found.iter().map(|found| found.path.as_str()).collect();
         let unseen: Vec<String> =
             self.known.keys().filter(|path| !met.contains(path.as_str())).cloned().collect();
@@ -207,7 +234,7 @@ impl Capture {
                 }
                 Err(_) => taken.unreadable += 1,
                 Ok(Some(entry)) => match Found::new(path, &entry) {
-                    Ok(found) => walked.found.push(found),
+                    Ok(found) => changed.push(found),
                     // A FIFO, socket or device has taken its place.
                     Err(path) => gone.push(path),
                 },
@@ -244,7 +271,7 @@ impl Capture {
 struct Work<'a> {
     files: &'a Files,
     limits: Limits,
-    known: &'a BTreeMap<String, Known>,
+    known: &'a HashMap<String, Known>,
     packer: Packer<'a>,
     looked: Looked,
     /// Files that we may not read.

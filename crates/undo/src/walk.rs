@@ -1,15 +1,15 @@
 //! Walk: everything in the write scope that undo speaks of, with the stamp by which a change is seen.
 //!
 //! Directories are opened beneath their grant and nothing is followed, so a link that is swapped in leads nowhere. Ignore
-//! files count from the grant downwards. No descriptor is held while another directory is walked, however deep it is.
+//! files count from the grant downwards. What is hidden is not looked into here (directories) or not opened later (files).
 //! Invariant: what was not looked at when a run began is known by name or by the scope of then, so that nothing looks new
 //! only because it can be seen now (`a_file_that_was_ignored_before_is_never_removed`,
 //! `what_could_not_be_seen_before_is_never_removed`, `a_wider_scope_makes_nothing_look_new`).
 
 use std::collections::BTreeSet;
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::io::Read;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
@@ -30,6 +30,8 @@ const IGNORE_FILES: [&str; 3] = [".git/info/exclude", ".gitignore", ".ignore"];
 /// An ignore file longer than this is none.
 const IGNORE_BYTES: u64 = 1024 * 1024;
 const GIT: &[u8] = b".git";
+/// Directories deeper than this are reached from the grant again: one descriptor a level would be too many.
+const HELD: usize = 64;
 
 /// By what a file is known to be the same without being read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -137,14 +139,27 @@ impl Rules {
     }
 }
 
+/// A directory still to be listed.
+struct Next {
+    path: String,
+    rules: Arc<Rules>,
+    /// The directory that it was found in, unless that is too deep to be held.
+    found_in: Option<Arc<OwnedFd>>,
+    depth: usize,
+    /// No part of the path can belong to a protected name.
+    plain: bool,
+}
+
 struct Walker<'a> {
     files: &'a Files,
+    scope: &'a Scope,
+    /// Everything below a grant may be written: nothing is denied, and every grant goes all the way down.
+    whole: bool,
     limits: &'a Limits,
     /// What was looked at when the run began, if one has: no more is looked at now.
     begun: Option<&'a Begun>,
     walked: Walked,
-    /// Directories still to be listed.
-    open: Vec<(String, Arc<Rules>)>,
+    open: Vec<Next>,
 }
 
 /// Walks the write grants of a scope.
@@ -154,26 +169,30 @@ pub(crate) fn walk(
     limits: &Limits,
     begun: Option<&Begun>,
 ) -> Result<Walked, CaptureError> {
-    let mut walker = Walker { files, limits, begun, walked: Walked::default(), open: Vec::new() };
+    let whole = scope.deny.is_empty() && scope.allow.iter().all(|rule| rule.recursive);
+    let mut walker =
+        Walker { files, scope, whole, limits, begun, walked: Walked::default(), open: Vec::new() };
     for root in roots(scope) {
         walker.root(root)?;
-        while let Some((directory, rules)) = walker.open.pop() {
-            walker.list(&directory, rules)?;
+        while let Some(next) = walker.open.pop() {
+            walker.list(&next)?;
         }
     }
     Ok(walker.walked)
 }
 
-/// Where the write grants begin: none inside another.
+/// Where the write grants begin: none that the walk of another comes to.
 fn roots(scope: &Scope) -> Vec<&str> {
     let writes = || scope.allow.iter().filter(|rule| rule.permission == Permission::Write);
-    let inside = |target: &str| {
-        writes().any(|rule| {
-            rule.recursive && rule.target != target && Path::new(target).starts_with(&rule.target)
+    let is_reached = |target: &str| {
+        let path = Path::new(target);
+        writes().filter(|rule| rule.target != target).any(|rule| {
+            let above = Path::new(&rule.target);
+            if rule.recursive { path.starts_with(above) } else { path.parent() == Some(above) }
         })
     };
     let roots: BTreeSet<&str> =
-        writes().map(|rule| rule.target.as_str()).filter(|target| !inside(target)).collect();
+        writes().map(|rule| rule.target.as_str()).filter(|target| !is_reached(target)).collect();
     roots.into_iter().collect()
 }
 
@@ -183,7 +202,8 @@ impl Walker<'_> {
         let none = Arc::new(Rules { here: Vec::new(), above: None });
         match self.files.entry(Path::new(root)) {
             Ok(Some(entry)) if entry.kind == minke_files::Kind::Directory => {
-                self.open.push((root.to_owned(), none));
+                let plain = root.split('/').all(is_plain);
+                self.open.push(Next { path: root.to_owned(), rules: none, found_in: None, depth: 0, plain });
                 Ok(())
             }
             Ok(Some(entry)) => match Found::new(root.to_owned(), &entry) {
@@ -207,39 +227,47 @@ impl Walker<'_> {
         self.walked.apart.insert(path);
     }
 
-    fn list(&mut self, directory: &str, above: Arc<Rules>) -> Result<(), CaptureError> {
-        let path = Path::new(directory);
-        let opened = match self.files.open_dir(path) {
-            // A link that was swapped in since it was found: it is not this directory.
-            Ok(opened) if opened.path == path => opened,
-            Ok(_) | Err(_) => {
-                self.closed(directory.to_owned());
-                return Ok(());
-            }
-        };
-        let dir = opened.dir.as_fd();
-        let Ok(listing) = Dir::read_from(dir) else {
-            self.closed(directory.to_owned());
+    fn list(&mut self, next: &Next) -> Result<(), CaptureError> {
+        let listed = self.enter(next).and_then(|dir| names(dir.as_fd()).map(|names| (dir, names)));
+        let Some((dir, names)) = listed else {
+            self.closed(next.path.clone());
             return Ok(());
         };
-        let rules = rules_of(dir, path, above);
-        for entry in listing {
-            let Ok(entry) = entry else {
-                self.closed(directory.to_owned());
-                break;
-            };
-            let name = entry.file_name().to_bytes();
-            if !matches!(name, b"." | b"..") && name != GIT {
-                self.entry(dir, directory, OsStr::from_bytes(name), &rules)?;
+        let rules = rules_of(dir.as_fd(), &next.path, &names, &next.rules);
+        let dir = Arc::new(dir);
+        for name in &names {
+            if name.as_bytes() != GIT {
+                self.entry(&dir, next, name, &rules)?;
             }
         }
         Ok(())
     }
 
+    /// Opens a directory, following nothing.
+    fn enter(&self, next: &Next) -> Option<OwnedFd> {
+        let path = Path::new(&next.path);
+        if let Some((above, name)) = next.found_in.as_ref().zip(path.file_name()) {
+            let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+            let opened = || rustix::fs::openat(above, name, flags, Mode::empty()).ok();
+            return self.files.may_read(path).then(opened).flatten();
+        }
+        // If it leads elsewhere, a link was swapped in: then it is not this directory.
+        self.files.open_dir(path).ok().filter(|opened| opened.path == path).map(|opened| opened.dir)
+    }
+
+    /// Whether a path may be written, as far as names and the scope say so.
+    fn is_writable(&self, path: &str, plain: bool) -> bool {
+        (self.whole || minke_policy::level(self.scope, path) == Level::Write)
+            // Only `files` knows what a person has lifted.
+            && (plain
+                || minke_policy::protected(path).is_none()
+                || self.files.level(Path::new(path)) == Level::Write)
+    }
+
     fn entry(
         &mut self,
-        dir: BorrowedFd<'_>,
-        directory: &str,
+        dir: &Arc<OwnedFd>,
+        above: &Next,
         name: &OsStr,
         rules: &Arc<Rules>,
     ) -> Result<(), CaptureError> {
@@ -247,7 +275,7 @@ impl Walker<'_> {
             self.walked.unnamed += 1;
             return Ok(());
         };
-        let path = format!("{}/{text}", directory.strip_suffix('/').unwrap_or(directory));
+        let path = format!("{}/{text}", above.path.strip_suffix('/').unwrap_or(&above.path));
         let found = match rustix::fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(found) => found,
             // Gone since it was listed.
@@ -263,11 +291,15 @@ impl Walker<'_> {
             self.walked.apart.insert(path);
             return self.check();
         }
-        if self.files.level(Path::new(&path)) < Level::Write {
+        let plain = above.plain && is_plain(text);
+        if !self.is_writable(&path, plain) {
             return Ok(());
         }
         if is_dir {
-            self.open.push((path.clone(), Arc::clone(rules)));
+            let depth = above.depth + 1;
+            let found_in = (depth <= HELD).then(|| Arc::clone(dir));
+            let rules = Arc::clone(rules);
+            self.open.push(Next { path: path.clone(), rules, found_in, depth, plain });
         }
         self.add(path, &found)
     }
@@ -304,8 +336,30 @@ impl Walker<'_> {
     }
 }
 
+/// Whether a part of a path can belong to no protected name: most can be told without looking at the names.
+fn is_plain(part: &str) -> bool {
+    part.is_ascii() && !part.starts_with('.') && !part.contains('~')
+}
+
+/// What is in a directory, if all of it can be told.
+fn names(dir: BorrowedFd<'_>) -> Option<Vec<OsString>> {
+    let mut names = Vec::new();
+    for entry in Dir::read_from(dir).ok()? {
+        let entry = entry.ok()?;
+        match entry.file_name().to_bytes() {
+            b"." | b".." => {}
+            name => names.push(OsStr::from_bytes(name).to_owned()),
+        }
+    }
+    Some(names)
+}
+
 /// The ignore files of a directory on top of those above it.
-fn rules_of(dir: BorrowedFd<'_>, path: &Path, above: Arc<Rules>) -> Arc<Rules> {
+fn rules_of(dir: BorrowedFd<'_>, path: &str, names: &[OsString], above: &Arc<Rules>) -> Arc<Rules> {
+    let is_there = |file: &&&str| {
+        let first = file.split('/').next().unwrap_or(file);
+        names.iter().any(|name| name == first)
+    };
     let read = |name: &&str| {
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
         let file = std::fs::File::from(rustix::fs::openat(dir, *name, flags, Mode::empty()).ok()?);
@@ -322,6 +376,6 @@ fn rules_of(dir: BorrowedFd<'_>, path: &Path, above: Arc<Rules>) -> Arc<Rules> {
         }
         builder.build().ok().filter(|rules| !rules.is_empty())
     };
-    let here: Vec<Gitignore> = IGNORE_FILES.iter().filter_map(read).collect();
-    if here.is_empty() { above } else { Arc::new(Rules { here, above: Some(above) }) }
+    let here: Vec<Gitignore> = IGNORE_FILES.iter().filter(is_there).filter_map(read).collect();
+    if here.is_empty() { Arc::clone(above) } else { Arc::new(Rules { here, above: Some(Arc::clone(above)) }) }
 }

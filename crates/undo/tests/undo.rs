@@ -488,6 +488,7 @@ fn only_the_write_scope_is_captured_and_put_back() {
     world.write("in/lent/b", "old");
     world.write("flat/c", "old");
     world.write("flat/deep/d", "old");
+    world.write("flat/whole/f", "old");
     world.write("read/e", "old");
     world.write("one", "old");
     let mut scope = Scope {
@@ -495,6 +496,7 @@ fn only_the_write_scope_is_captured_and_put_back() {
             rule(&world.at("in"), Permission::Write, true),
             rule(&world.at("in/lent"), Permission::Write, true),
             rule(&world.at("flat"), Permission::Write, false),
+            rule(&world.at("flat/whole"), Permission::Write, true),
             rule(&world.at("read"), Permission::Read, true),
             rule(&world.at("one"), Permission::Write, true),
             rule(&world.at("missing"), Permission::Write, true),
@@ -502,9 +504,10 @@ fn only_the_write_scope_is_captured_and_put_back() {
         deny: vec![rule(&world.at("in/lent"), Permission::Write, true)],
     };
     world.files = files(scope.clone());
-    let before = world.before();
-    let names: Vec<&str> = before.keys().map(|path| path.rsplit("/w/").next().unwrap()).collect();
-    assert_eq!(names, ["flat/c", "flat/deep", "in/a", "one"]);
+    let taken = world.try_capture(SnapshotWhen::Before).unwrap();
+    let before = world.told.clone();
+    let names: Vec<&str> = taken.files.iter().map(|file| file.path.rsplit("/w/").next().unwrap()).collect();
+    assert_eq!(names, ["flat/c", "flat/deep", "flat/whole", "flat/whole/f", "in/a", "one"], "each once");
     for name in ["in/a", "in/lent/b", "flat/c", "flat/deep/d", "read/e", "one"] {
         world.write(name, "new");
     }
