@@ -92,6 +92,7 @@ fn be_init(
     if plan.walls.has(Walls::UTS_NAMESPACE) {
         rustix::system::sethostname(HOST_NAME).step(|| "naming the machine".to_owned())?;
     }
+    bound_processes(errand, uid).step(|| "bounding the number of processes".to_owned())?;
     let carrier = plan.proxy.as_ref().map(|socket| carrier::Carrier::open(socket)).transpose();
     let carrier = carrier.step(|| "opening the way to the proxy".to_owned())?;
     mounts::build(plan, layers)?;
@@ -130,6 +131,38 @@ fn map_ids(uid: u32, gid: u32) -> io::Result<()> {
     std::fs::write("/proc/self/gid_map", format!("{gid} {gid} 1"))
 }
 
+/// Since when a pid namespace has a highest number of its own. Before, there is one for the whole machine, which is not
+/// ours to change.
+const OWN_HIGHEST_NUMBER: (u32, u32) = (6, 14);
+const HIGHEST_NUMBER: &str = "/proc/sys/kernel/pid_max";
+/// Numbers that are given out once only, when the namespace is new.
+const GIVEN_ONCE: u64 = 300;
+
+/// Root's processes are not counted against a limit; but numbers of processes can be made few.
+fn bound_processes(errand: &Errand, uid: u32) -> io::Result<()> {
+    let walls = errand.plan.walls;
+    let limit = errand.limits.iter().find(|(resource, _)| u64::from(*resource) == libc::RLIMIT_NPROC as u64);
+    let Some((_, most)) = limit.filter(|_| uid == 0 && walls.has(Walls::LIMITS.with(Walls::PID_NAMESPACE)))
+    else {
+        return Ok(());
+    };
+    let release = rustix::system::uname();
+    if kernel(&release.release().to_string_lossy()) < Some(OWN_HIGHEST_NUMBER) {
+        return Ok(());
+    }
+    match std::fs::write(HIGHEST_NUMBER, (most + GIVEN_ONCE).to_string()) {
+        // In a container that shows its settings read-only; it has a limit of its own for that.
+        Err(error) if error.kind() == io::ErrorKind::ReadOnlyFilesystem => Ok(()),
+        done => done,
+    }
+}
+
+/// The two first numbers of a kernel's release.
+fn kernel(release: &str) -> Option<(u32, u32)> {
+    let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(str::parse);
+    Some((numbers.next()?.ok()?, numbers.next()?.ok()?))
+}
+
 /// Gives up every capability for good, and the way to new ones.
 pub(super) fn drop_powers(walls: Walls) -> Result<(), Failure> {
     if walls.has(Walls::CAPABILITIES) {
@@ -140,4 +173,19 @@ pub(super) fn drop_powers(walls: Walls) -> Result<(), Failure> {
     }
     rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable)
         .step(|| "hiding this process".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_release_is_compared_by_its_numbers() {
+        assert_eq!(kernel("6.18.44"), Some((6, 18)));
+        assert_eq!(kernel("6.9.0-rc1+custom"), Some((6, 9)));
+        assert_eq!(kernel("7.0"), Some((7, 0)));
+        assert_eq!(kernel("unknown"), None);
+        assert!(kernel("6.9.0") < Some(OWN_HIGHEST_NUMBER) && kernel("") < Some(OWN_HIGHEST_NUMBER));
+        assert!(kernel("6.14-arch1") >= Some(OWN_HIGHEST_NUMBER));
+    }
 }
