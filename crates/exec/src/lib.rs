@@ -6,8 +6,10 @@
 mod env;
 pub mod fence;
 mod limits;
+pub mod probe;
 
 pub mod address;
 pub mod proxy;
+pub mod seatbelt;
 
 pub mod command;

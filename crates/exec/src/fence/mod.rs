@@ -136,6 +136,20 @@ impl Default for Helper {
     }
 }
 
+/// The Landlock ABI of this kernel; 0 without Landlock.
+pub(crate) fn landlock_abi() -> u32 {
+    #[cfg(target_os = "linux")]
+    return landlock::abi();
+    #[cfg(not(target_os = "linux"))]
+    return 0;
+}
+
+/// The system's own maker of namespaces.
+pub(crate) fn system_bwrap() -> Option<PathBuf> {
+    let path = PathBuf::from("/usr/bin/bwrap");
+    (cfg!(target_os = "linux") && path.is_file()).then_some(path)
+}
+
 /// A fence as a value: the walls that any number of commands are started behind.
 #[derive(Debug, Clone)]
 pub struct Fence {

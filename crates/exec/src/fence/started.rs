@@ -12,7 +12,7 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use minke_policy::Tier;
 use rustix::fs::FlockOperation;
@@ -230,6 +230,31 @@ impl Started {
                 Err(error) => return Err(error),
             }
         }
+    }
+
+    /// The same without a runtime, for at most that long; then the tree is killed and it is an error.
+    pub(crate) fn wait_blocking(&mut self, limit: Duration) -> io::Result<Exit> {
+        self.line.set_nonblocking(false)?;
+        self.line.set_read_timeout(Some(limit))?;
+        let until = Instant::now() + limit;
+        loop {
+            let mut piece = [0; 256];
+            match self.line.read(&mut piece) {
+                Ok(0) => break,
+                Ok(read) => self.read.extend_from_slice(piece.get(..read).unwrap_or_default()),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == io::ErrorKind::ConnectionReset => break,
+                Err(error) => return Err(error),
+            }
+            if Instant::now() > until {
+                return Err(io::ErrorKind::TimedOut.into());
+            }
+        }
+        self.reap()?;
+        while let Some(said) = Said::take(&mut self.read)? {
+            self.note(&said);
+        }
+        Ok(self.ended.unwrap_or(Exit::Signal(SIGKILL)))
     }
 
     fn note(&mut self, said: &Said) {
