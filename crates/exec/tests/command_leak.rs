@@ -22,6 +22,7 @@ struct Holdings {
     descriptors: usize,
     children: usize,
     mounts: usize,
+    threads: u64,
     resident_kib: u64,
 }
 
@@ -32,12 +33,16 @@ fn holdings() -> Holdings {
         stat.rsplit(") ").next().and_then(|rest| rest.split(' ').nth(1)) == Some(&me)
     };
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
-    let resident = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+    let number = |name: &str| {
+        let rest = status.lines().find_map(|line| line.strip_prefix(name)).unwrap();
+        rest.split_whitespace().next().unwrap().parse().unwrap()
+    };
     Holdings {
         descriptors: std::fs::read_dir("/proc/self/fd").unwrap().count(),
         children: std::fs::read_dir("/proc").unwrap().flatten().filter(is_mine).count(),
         mounts: std::fs::read_to_string("/proc/self/mountinfo").unwrap().lines().count(),
-        resident_kib: resident.trim().split(' ').next().unwrap().parse().unwrap(),
+        threads: number("Threads:"),
+        resident_kib: number("VmRSS:"),
     }
 }
 
@@ -109,6 +114,7 @@ fn nothing_grows_with_the_number_of_commands() {
             assert!(after.descriptors <= before.descriptors + 2, "descriptors: {before:?} {after:?}");
             assert_eq!(after.children, 0, "no child is left, dead or alive");
             assert_eq!(after.mounts, before.mounts);
+            assert!(after.threads <= before.threads + 4, "threads: {before:?} {after:?}");
             // Of the remembered ones the list is full in the long run only; each keeps at most its last words.
             assert!(after.resident_kib <= before.resident_kib + 8 * 1024, "memory: {before:?} {after:?}");
             assert!(home.files().is_empty(), "{:?}", home.files());

@@ -2,10 +2,11 @@
 //!
 //! Here: what a command is told and comes to (`order`), all commands of a pod (`commands`, `table`), one command from its
 //! start to its end (`attend`), one in the background (`background`), the ends of its pipe or terminal (`ends`), what it
-//! said (`heard`, `text`) and whoever listens (`listen`). Elsewhere: the walls and the killing of a tree (`fence`), what a shell line means to a model (`tools`).
+//! said (`heard`, `text`) and whoever listens (`listen`). Elsewhere: the walls and the killing of a tree (`fence`), what a
+//! shell line means to a model (`tools`).
 //! Invariant: whatever leaves here (news, inline text, output file) has gone through the veil, in the same bytes
 //! (`nothing_hidden_is_shown_anywhere`), and nothing that was started outlives its order, its timeout or the pod
-//! (`a_tree_dies_whole_when_…`).
+//! (`a_tree_dies_whole_when_the_pod_is_killed` and its neighbours).
 
 mod attend;
 mod background;

@@ -257,7 +257,7 @@ async fn waiting_ends_with_its_time() {
     let id = start(&home, &commands, "sleep 100").await;
     let began = Instant::now();
     commands.wait(&id, Duration::from_millis(100)).await.unwrap();
-    assert!((Duration::from_millis(100)..Duration::from_secs(2)).contains(&began.elapsed()));
+    assert!((Duration::from_millis(100)..Duration::from_secs(5)).contains(&began.elapsed()));
     assert_eq!(commands.output(&id, None).await.unwrap().text, "");
     commands.stop_all().await;
 }

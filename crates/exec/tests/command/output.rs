@@ -211,7 +211,7 @@ async fn a_flood_is_told_in_measured_pieces() {
     assert!(pieces.is_sorted_by(|a, b| a.1 <= b.0), "pieces never overlap");
     assert_eq!(pieces.last().unwrap().1, finished.bytes);
     assert!(grown < 24 * 1024, "{grown} KiB");
-    assert!(beside < Duration::from_secs(3), "others were held up: {beside:?}");
+    assert!(beside < Duration::from_secs(8), "others were held up: {beside:?}");
 }
 
 #[tokio::test]

@@ -120,19 +120,25 @@ async fn a_tree_dies_whole_when_its_time_is_over() {
     if !linux() {
         return;
     }
-    for tier in tiers() {
-        let home = Home::new();
-        let commands = home.commands(tier);
-        let mark = mark();
-        let timeout = Some(Duration::from_millis(1_200));
-        let order = RunOrder { timeout, ..home.order(&commands, &hard(&mark)) };
-        let news = News::nobody();
-        let up = until_async(READY_WITHIN, "the tree is up", || is_up(&mark));
-        let (finished, ()) = tokio::join!(commands.run(order, &news), up);
-        let since = Instant::now();
-        assert!(finished.unwrap().timed_out);
-        assert_dead(since, &mark, &home.at(""), &format!("tier {tier}, timed out"));
+    // Side by side: each needs time to be up before its time is over.
+    let all: Vec<_> = tiers().into_iter().map(|tier| tokio::spawn(time_is_over(tier))).collect();
+    for one in all {
+        one.await.unwrap();
     }
+}
+
+async fn time_is_over(tier: Tier) {
+    let home = Home::new();
+    let commands = home.commands(tier);
+    let mark = mark();
+    let timeout = Some(Duration::from_secs(3));
+    let order = RunOrder { timeout, ..home.order(&commands, &hard(&mark)) };
+    let news = News::nobody();
+    let up = until_async(READY_WITHIN, "the tree is up", || is_up(&mark));
+    let (finished, ()) = tokio::join!(commands.run(order, &news), up);
+    let since = Instant::now();
+    assert!(finished.unwrap().timed_out);
+    assert_dead(since, &mark, &home.at(""), &format!("tier {tier}, timed out"));
 }
 
 #[tokio::test]
