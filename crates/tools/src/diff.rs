@@ -32,23 +32,19 @@ pub(crate) fn diff(name: &str, before: &str, after: &str) -> Diff {
     let same = old.iter().zip(&new).take_while(|(a, b)| a == b).count();
     let rest = old.len().min(new.len()) - same;
     let tail = old.iter().rev().zip(new.iter().rev()).take(rest).take_while(|(a, b)| a == b).count();
-    // Only what differs is compared, with what a hunk shows around it: most changes of a large file are small.
-    let from = same.saturating_sub(CONTEXT);
-    let keep = tail.saturating_sub(CONTEXT);
-    let old = old.get(from..old.len() - keep).unwrap_or_default();
-    let new = new.get(from..new.len() - keep).unwrap_or_default();
+    // Only what differs is compared: most changes of a large file are small.
+    let (old_end, new_end) = (old.len() - tail, new.len() - tail);
+    let middle = (old.get(same..old_end).unwrap_or_default(), new.get(same..new_end).unwrap_or_default());
     let until = Some(Instant::now() + TIME);
-    let ops = similar::capture_diff_slices_deadline(Algorithm::Myers, old, new, until);
-    let mut writing = Writing {
-        old,
-        new,
-        from,
-        diff: Diff { text: String::new(), added: 0, removed: 0, line: 0 },
-        dropped: 0,
-    };
+    let mut ops = vec![DiffOp::Equal { old_index: 0, new_index: 0, len: same }];
+    let compared = similar::capture_diff_slices_deadline(Algorithm::Myers, middle.0, middle.1, until);
+    ops.extend(compared.into_iter().map(|op| moved(op, same)));
+    ops.push(DiffOp::Equal { old_index: old_end, new_index: new_end, len: tail });
+    let diff = Diff { text: String::new(), added: 0, removed: 0, line: 0 };
+    let mut writing = Writing { old: &old, new: &new, diff, dropped: 0 };
     writing.push(&format!("--- {name}\n+++ {name}\n"));
-    for group in similar::group_diff_ops(ops, CONTEXT) {
-        writing.hunk(&group);
+    if before != after {
+        similar::group_diff_ops(ops, CONTEXT).iter().for_each(|group| writing.hunk(group));
     }
     let Writing { mut diff, dropped, .. } = writing;
     if dropped > 0 {
@@ -58,11 +54,21 @@ pub(crate) fn diff(name: &str, before: &str, after: &str) -> Diff {
     diff
 }
 
+/// The same, with so many lines before it.
+fn moved(op: DiffOp, lines: usize) -> DiffOp {
+    let (_, old, new) = op.as_tag_tuple();
+    let (old_index, new_index) = (old.start + lines, new.start + lines);
+    match op.tag() {
+        DiffTag::Equal => DiffOp::Equal { old_index, new_index, len: old.len() },
+        DiffTag::Delete => DiffOp::Delete { old_index, old_len: old.len(), new_index },
+        DiffTag::Insert => DiffOp::Insert { old_index, new_index, new_len: new.len() },
+        DiffTag::Replace => DiffOp::Replace { old_index, old_len: old.len(), new_index, new_len: new.len() },
+    }
+}
+
 struct Writing<'a> {
     old: &'a [&'a str],
     new: &'a [&'a str],
-    /// Lines before the first that is compared.
-    from: usize,
     diff: Diff,
     dropped: usize,
 }
@@ -73,7 +79,7 @@ impl Writing<'_> {
         let range = |range: Range<usize>| {
             let length = range.len();
             // A hunk without lines is numbered by the line before it.
-            let start = self.from + range.start + usize::from(length > 0);
+            let start = range.start + usize::from(length > 0);
             if length == 1 { start.to_string() } else { format!("{start},{length}") }
         };
         let old = range(first.old_range().start..last.old_range().end);
@@ -86,7 +92,7 @@ impl Writing<'_> {
                 continue;
             }
             if self.diff.line == 0 {
-                self.diff.line = self.from + new.start + 1;
+                self.diff.line = new.start + 1;
             }
             self.diff.removed += old.len();
             self.diff.added += new.len();

@@ -184,8 +184,9 @@ fn decode_bytes(bytes: &[u8]) -> (String, Coding) {
         return (text.to_owned(), Coding::Utf8);
     }
     let (text, wide, stray) = carry(bytes);
-    // More characters than accidents: it is UTF-8 with something else in it.
-    if wide >= stray && !text.is_empty() {
+    // Characters of UTF-8 are seldom accidents: if there are about as many as bytes that are none, it is UTF-8 with
+    // something else in it.
+    if wide * 3 >= stray {
         return (text, Coding::Utf8AndBytes);
     }
     let mut detector = chardetng::EncodingDetector::new(chardetng::Iso2022JpDetection::Deny);
