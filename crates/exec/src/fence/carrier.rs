@@ -26,9 +26,13 @@ pub(super) struct Carrier {
 }
 
 impl Carrier {
-    pub(super) fn open(socket: &Path) -> io::Result<Carrier> {
-        let socket = rustix::fs::open(socket, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
-        sys::bring_loopback_up()?;
+    /// The proxy's socket as a place, to be connected to when its path is masked.
+    pub(super) fn open_socket(socket: &Path) -> io::Result<OwnedFd> {
+        Ok(rustix::fs::open(socket, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?)
+    }
+
+    /// Listens on the loopback address, which must be up.
+    pub(super) fn on(socket: OwnedFd) -> io::Result<Carrier> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, PROXY_PORT))?;
         Ok(Carrier { socket, listener })
     }

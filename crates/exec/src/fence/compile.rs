@@ -28,6 +28,7 @@ pub(super) fn compile(tier: Tier, spec: &FenceSpec, walls: Walls) -> Result<Plan
         fences: spec.dirs.fences.clone(),
         env: environment(tier, spec),
         proxy: None,
+        bwrap: PathBuf::from(super::BWRAP),
         writable_root: false,
         tmp: spec.dirs.tmp.clone(),
         mounts: Vec::new(),
@@ -319,7 +320,8 @@ impl<'a> Ground<'a> {
             rules.push((root.to_owned(), Rights::READ));
             return Ok(());
         }
-        let lists_hidden = |hole: &PathBuf| hole.starts_with(root) && !hole.starts_with("/etc") && hole.is_dir();
+        let lists_hidden =
+            |hole: &PathBuf| hole.starts_with(root) && !hole.starts_with("/etc") && hole.is_dir();
         if !hidden.iter().any(lists_hidden) {
             rules.push((root.to_owned(), Rights::LIST));
         }

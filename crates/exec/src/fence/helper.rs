@@ -64,6 +64,15 @@ pub fn helper_main() -> ExitCode {
     let Ok(line) = io::stdin().as_fd().try_clone_to_owned().map(UnixStream::from) else {
         return ExitCode::FAILURE;
     };
+    #[cfg(target_os = "linux")]
+    if std::env::args_os().nth(1).is_some_and(|argument| argument == super::bwrap::INSIDE) {
+        let served =
+            line.try_clone().step(|| "keeping the line".to_owned()).and_then(super::bwrap::serve_inside);
+        if let Err(failure) = served {
+            say_failure(&line, failure);
+        }
+        return ExitCode::SUCCESS;
+    }
     match serve(&line) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
@@ -85,19 +94,25 @@ pub(super) fn say_failure(line: &UnixStream, failure: Failure) {
 fn serve(line: &UnixStream) -> Result<(), Failure> {
     let [plan, stdin, stdout, stderr, lock] =
         control::receive_descriptors(line).step(|| "receiving the command".to_owned())?;
-    let mut bytes = Vec::new();
-    File::from(plan).read_to_end(&mut bytes).step(|| "reading the plan".to_owned())?;
-    let errand = Errand::decode(&bytes).step(|| "reading the plan".to_owned())?;
-    drop(bytes);
+    let again = plan.try_clone().step(|| "keeping the plan".to_owned())?;
+    let errand = read_errand(plan)?;
     let line = line.try_clone().step(|| "keeping the line".to_owned())?;
     let held = Held { line, stdio: [stdin, stdout, stderr], lock };
     rustix::process::chdir("/").step(|| "leaving the pod's directory".to_owned())?;
     match errand.plan.tier {
         #[cfg(target_os = "linux")]
         Tier::A => super::inner::serve(&errand, held),
+        #[cfg(target_os = "linux")]
+        Tier::APrime => super::bwrap::serve(&errand, again, held),
         Tier::B | Tier::Off => watcher(&errand, held),
         other => Err(Failure::Broken(format!("a fence of tier {other} is not made by this helper"))),
     }
+}
+
+pub(super) fn read_errand(plan: OwnedFd) -> Result<Errand, Failure> {
+    let mut bytes = Vec::new();
+    File::from(plan).read_to_end(&mut bytes).step(|| "reading the plan".to_owned())?;
+    Errand::decode(&bytes).step(|| "reading the plan".to_owned())
 }
 
 /// Tiers without a pid namespace: this process watches, and kills what is left.

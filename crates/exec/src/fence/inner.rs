@@ -10,16 +10,17 @@ use std::os::fd::AsFd;
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::process::{Pid, Signal, WaitOptions};
 
+use super::carrier::Carrier;
 use super::helper::{Failure, Held, Step, launch, say_failure};
 use super::plan::Errand;
 use super::prepare::{Layer, prepare};
 use super::sys::{self, Forked};
 use super::walls::Walls;
 use super::watch::watch;
-use super::{carrier, mounts, placeholders, tree};
+use super::{mounts, placeholders, tree};
 
 /// What the fence calls its machine.
-const HOST_NAME: &[u8] = b"fence";
+pub(super) const HOST_NAME: &[u8] = b"fence";
 
 /// Namespaces that are always made, and each that a wall stands for.
 fn namespaces(walls: Walls) -> i32 {
@@ -93,10 +94,18 @@ fn be_init(
         rustix::system::sethostname(HOST_NAME).step(|| "naming the machine".to_owned())?;
     }
     bound_processes(errand, uid).step(|| "bounding the number of processes".to_owned())?;
-    let carrier = plan.proxy.as_ref().map(|socket| carrier::Carrier::open(socket)).transpose();
-    let carrier = carrier.step(|| "opening the way to the proxy".to_owned())?;
+    let carrier = plan.proxy.as_ref().map(|socket| {
+        sys::bring_loopback_up()?;
+        Carrier::on(Carrier::open_socket(socket)?)
+    });
+    let carrier = carrier.transpose().step(|| "opening the way to the proxy".to_owned())?;
     mounts::build(plan, layers)?;
     drop_powers(plan.walls)?;
+    keep_watch(errand, held, carrier)
+}
+
+/// Starts the command and stays until it ends, or is to end. The lock is held as long as this process lives.
+pub(super) fn keep_watch(errand: &Errand, held: Held, carrier: Option<Carrier>) -> Result<(), Failure> {
     let ends = sys::child_ends().step(|| "hearing of children".to_owned())?;
     if let Some(carrier) = carrier {
         carrier.launch().step(|| "starting the way to the proxy".to_owned())?;
@@ -104,7 +113,7 @@ fn be_init(
     let Held { line, stdio, lock: _lock } = held;
     let command = launch(errand, stdio, &line)?;
     watch(&line, command, &ends);
-    if !plan.walls.has(Walls::PID_NAMESPACE) {
+    if !errand.plan.walls.has(Walls::PID_NAMESPACE) {
         tree::end_descendants();
     }
     Ok(())

@@ -5,6 +5,8 @@
 //! A command runs behind its walls or not at all (`tests/fence.rs`, `a_fence_that_cannot_stand_runs_nothing`).
 
 #[cfg(target_os = "linux")]
+mod bwrap;
+#[cfg(target_os = "linux")]
 mod carrier;
 mod compile;
 mod control;
@@ -144,9 +146,12 @@ pub(crate) fn landlock_abi() -> u32 {
     return 0;
 }
 
+/// Where systems keep their own maker of namespaces: this path alone is what their policies let make them.
+const BWRAP: &str = "/usr/bin/bwrap";
+
 /// The system's own maker of namespaces.
 pub(crate) fn system_bwrap() -> Option<PathBuf> {
-    let path = PathBuf::from("/usr/bin/bwrap");
+    let path = PathBuf::from(BWRAP);
     (cfg!(target_os = "linux") && path.is_file()).then_some(path)
 }
 
@@ -175,6 +180,14 @@ impl Fence {
     #[must_use]
     pub fn with_helper(mut self, helper: Helper) -> Fence {
         self.helper = helper;
+        self
+    }
+
+    /// Another `bwrap` than the system's. For tests on machines without one.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn with_bwrap(mut self, bwrap: impl Into<PathBuf>) -> Fence {
+        self.plan.bwrap = bwrap.into();
         self
     }
 

@@ -50,7 +50,9 @@ pub(super) fn make(mut notes: &File, path: &Path, kind: Kind) -> io::Result<bool
             .map_err(io::Error::from)
             // Some file systems have no sockets.
             .or_else(|error| if is_there(&error) { Err(error) } else { std::fs::create_dir(path) }),
-        Kind::File(text) => File::options().write(true).create_new(true).open(path)?.write_all(text.as_bytes()),
+        Kind::File(text) => {
+            File::options().write(true).create_new(true).open(path)?.write_all(text.as_bytes())
+        }
     });
     match made {
         Ok(()) => Ok(true),

@@ -24,6 +24,8 @@ pub(super) struct Plan {
     pub(super) env: BTreeMap<OsString, OsString>,
     /// The socket of the pod's proxy.
     pub(super) proxy: Option<PathBuf>,
+    /// The system's maker of namespaces, in tier A′.
+    pub(super) bwrap: PathBuf,
     /// The root itself is granted.
     pub(super) writable_root: bool,
     /// What becomes `/tmp`.
@@ -99,7 +101,7 @@ const WHATS: [What; 8] = [
 impl Errand {
     pub(super) fn encode(&self) -> Vec<u8> {
         let mut out = Writer(Vec::with_capacity(4096));
-        let Plan { tier, walls, fences, env, proxy, writable_root, tmp, mounts, protected, rules } =
+        let Plan { tier, walls, fences, env, proxy, bwrap, writable_root, tmp, mounts, protected, rules } =
             &self.plan;
         out.text(tier.as_str().as_ref());
         out.number(u64::from(walls.bits()));
@@ -109,6 +111,7 @@ impl Errand {
             out.text(value);
         });
         out.many(proxy.iter(), |out, socket| out.text(socket.as_os_str()));
+        out.text(bwrap.as_os_str());
         out.number(u64::from(*writable_root));
         out.text(tmp.as_os_str());
         out.many(mounts.iter(), |out, mount| {
@@ -141,6 +144,7 @@ impl Errand {
         let fences = from.path()?;
         let env = from.many(|from| Ok((from.text()?, from.text()?)))?.into_iter().collect();
         let proxy = from.many(Reader::path)?.pop();
+        let bwrap = from.path()?;
         let writable_root = from.number()? != 0;
         let tmp = from.path()?;
         let mounts = from.many(|from| {
@@ -152,7 +156,8 @@ impl Errand {
             Ok(Protected { root: from.path()?, name: from.path()?, missing: from.number()? != 0 })
         })?;
         let rules = from.many(|from| Ok((from.path()?, Rights::from_bits(from.number()?))))?;
-        let plan = Plan { tier, walls, fences, env, proxy, writable_root, tmp, mounts, protected, rules };
+        let plan =
+            Plan { tier, walls, fences, env, proxy, bwrap, writable_root, tmp, mounts, protected, rules };
         let argv = from.many(Reader::text)?;
         let cwd = from.path()?;
         let tty = from.number()? != 0;
@@ -234,6 +239,7 @@ mod tests {
             fences: "/run/pods/a/fences".into(),
             env: BTreeMap::from([("PATH".into(), OsString::from_vec(vec![0xff, b'x']))]),
             proxy: Some("/run/proxy.sock".into()),
+            bwrap: "/usr/bin/bwrap".into(),
             writable_root: true,
             tmp: "/run/pods/a/tmp".into(),
             mounts: WHATS.iter().map(|what| Mount::new("/w", *what)).collect(),

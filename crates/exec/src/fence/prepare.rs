@@ -127,9 +127,7 @@ impl Wishes<'_> {
         for (place, part) in held.name.components().enumerate() {
             path.push(part);
             match path.symlink_metadata() {
-                Ok(there) if there.is_dir() && place + 1 < count => {
-                    way.push(path.clone())
-                }
+                Ok(there) if there.is_dir() && place + 1 < count => way.push(path.clone()),
                 // The name itself, or something on the way that is no directory to walk through.
                 Ok(_) => break,
                 Err(error) if error.kind() == std::io::ErrorKind::NotFound => {

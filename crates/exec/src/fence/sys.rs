@@ -261,3 +261,23 @@ pub(super) fn bring_loopback_up() -> io::Result<()> {
     }
     Ok(())
 }
+
+/// Copies a descriptor to a number of its own, open across an execution.
+#[cfg(target_os = "linux")]
+pub(super) fn place(fd: i32, number: i32) -> io::Result<()> {
+    // SAFETY: the caller owns nothing under that number.
+    if unsafe { libc::dup2(fd, number) } < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// Takes a descriptor that was handed over under a number.
+#[cfg(target_os = "linux")]
+pub(super) fn take_descriptor(number: i32) -> Result<std::os::fd::OwnedFd, super::helper::Failure> {
+    use std::os::fd::{FromRawFd, OwnedFd};
+    // SAFETY: the call takes numbers only, and fails if nothing is open there.
+    if unsafe { libc::fcntl(number, libc::F_SETFD, libc::FD_CLOEXEC) } != 0 {
+        let error = io::Error::last_os_error();
+        return Err(super::helper::Failure::Broken(format!("taking descriptor {number}: {error}")));
+    }
+    // SAFETY: it is open, was handed over for this, and nobody else in this process knows of it.
+    Ok(unsafe { OwnedFd::from_raw_fd(number) })
+}
