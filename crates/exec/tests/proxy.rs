@@ -784,3 +784,68 @@ async fn many_clients_at_once_are_all_served() {
     assert_eq!(done.load(Ordering::Relaxed), 100);
     assert_eq!(server.connections(), 100);
 }
+
+/// The whole way: a command in a fence asks through its own loopback, the carrier takes it to the socket, the proxy
+/// judges. Shell alone, so that no program need be installed.
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn a_command_in_a_fence_reaches_granted_hosts_and_nothing_else() {
+    use minke_exec::fence::{EnvRules, Exit, Fence, FenceSpec, Helper, Limits, Network, PodDirs, Start};
+    use minke_policy::Tier;
+    use std::os::unix::fs::FileExt;
+
+    let helper = Helper::at(env!("CARGO_BIN_EXE_minke-fence"));
+    if minke_exec::probe::best_tier_with(&helper) != Tier::A {
+        assert!(std::env::var_os("MINKE_NO_SKIP").is_none(), "tier A does not work here");
+        eprintln!("SKIPPED: tier A does not work here, and below it no host is granted");
+        return;
+    }
+    let (server, setup) = usual(OK).await;
+    let root = setup.socket.parent().expect("a directory").canonicalize().expect("a path");
+    let [work, tmp, output] = ["work", "tmp", "output"].map(|name| root.join(name));
+    for dir in [&work, &tmp, &output] {
+        std::fs::create_dir_all(dir).unwrap();
+    }
+    let spec = FenceSpec {
+        scope: minke_record::Scope::write(work.to_str().unwrap()),
+        read_only: false,
+        dirs: PodDirs { tmp, output, fences: root.join("fences"), writable_tmp: true },
+        masked: Vec::new(),
+        lifted: Vec::new(),
+        network: Network::Proxy { socket: root.join("proxy.sock") },
+        env: EnvRules::default(),
+    };
+    let script = r#"
+        way=${http_proxy#http://}
+        ask() { exec 3<>/dev/tcp/${way%:*}/${way#*:} && printf "$1" >&3 && cat <&3; exec 3>&-; }
+        ask 'GET http://good.example/x HTTP/1.1\r\nHost: good.example\r\n\r\n'; echo
+        ask 'CONNECT other.example:443 HTTP/1.1\r\n\r\n'; echo
+        ask 'CONNECT inside.example:443 HTTP/1.1\r\n\r\n'; echo
+        (exec 4<>/dev/tcp/93.184.216.34/80) 2>/dev/null && echo "reached past the proxy"
+        echo end"#;
+    let out = tempfile::tempfile().unwrap();
+    let fence = Fence::compile(Tier::A, &spec).unwrap().with_helper(helper);
+    let mut started = fence
+        .start(Start {
+            argv: ["bash", "-c", script].map(Into::into).to_vec(),
+            cwd: work,
+            stdin: std::fs::File::open("/dev/null").unwrap().into(),
+            stdout: out.try_clone().unwrap().into(),
+            stderr: out.try_clone().unwrap().into(),
+            tty: false,
+            limits: Limits::default(),
+        })
+        .unwrap();
+    let exit = within(started.wait()).await.unwrap();
+    let mut text = vec![0; usize::try_from(out.metadata().unwrap().len()).unwrap()];
+    out.read_exact_at(&mut text, 0).unwrap();
+    let text = String::from_utf8_lossy(&text);
+    assert_eq!(exit, Exit::Code(0), "{text}");
+    assert!(text.contains("HTTP/1.1 200 OK") && text.contains("\r\n\r\nhi"), "{text}");
+    assert!(text.contains("HTTP/1.1 403 other.example is not among the hosts"), "{text}");
+    assert!(text.contains("10.0.0.7, which is a private network"), "{text}");
+    assert!(text.ends_with("end\n") && !text.contains("past the proxy"), "{text}");
+    assert_eq!(server.connections(), 1);
+    let told = soon(|| Some(setup.tallies()).filter(|told| told.len() == 3)).await;
+    assert_eq!(told.iter().filter(|tally| tally.allowed).count(), 1, "{told:?}");
+}

@@ -283,3 +283,90 @@ pub(super) fn read_answer(head: &[u8]) -> Result<Answer, String> {
     out.extend_from_slice(b"Connection: close\r\n\r\n");
     Ok(Answer::Last(out))
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// Pieces from which requests are made that nearly are some.
+    const PIECES: [&str; 34] = [
+        "GET ",
+        "POST ",
+        "CONNECT ",
+        "http://",
+        "HTTP://",
+        "good.example",
+        "evil.example",
+        ":80",
+        ":443",
+        "/",
+        "?a",
+        "#",
+        "@",
+        "\\",
+        " HTTP/1.1\r\n",
+        " HTTP/1.0\r\n",
+        "Host: ",
+        "host:",
+        "Content-Length: 3",
+        "Content-Length: ",
+        "5",
+        "Transfer-Encoding: chunked",
+        "Connection: host, content-length",
+        "X: y",
+        "\r\n",
+        "\n",
+        "\r",
+        " ",
+        "\t",
+        "\0",
+        "\u{e9}",
+        ",",
+        "chunked",
+        "\r\n\r\n",
+    ];
+
+    fn request() -> impl Strategy<Value = String> {
+        let piece = prop::sample::select(PIECES.to_vec());
+        let wild = prop::collection::vec(piece.clone(), 0..12).prop_map(|pieces| pieces.concat());
+        let tail = prop::collection::vec(piece, 0..6).prop_map(|pieces| pieces.concat());
+        let near = tail
+            .prop_map(|tail| format!("GET http://good.example/ HTTP/1.1\r\nHost: good.example\r\n{tail}"));
+        prop_oneof![wild, near]
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(4_000))]
+
+        /// Whatever is asked, a server gets one head with one host, the checked one, and one way to find its end.
+        #[test]
+        fn a_server_gets_one_head_with_the_host_that_was_checked(text in request()) {
+            let text = format!("{text}\r\n\r\n");
+            if let Ok(Request { to, kind: Kind::Plain { head, body } }) = read(text.as_bytes()) {
+                let head = String::from_utf8_lossy(&head).into_owned();
+                let lines: Vec<&str> = head.split("\r\n").collect();
+                prop_assert!(head.ends_with("\r\n\r\n"), "{:?}", head);
+                prop_assert_eq!(head.matches("\r\n\r\n").count(), 1, "{:?}", head);
+                prop_assert!(lines.iter().all(|line| !line.contains(char::is_control) || line.contains('\t')), "{:?}", head);
+                let named = |name: &str| {
+                    lines.iter().filter(|line| line.to_ascii_lowercase().starts_with(&format!("{name}:"))).count()
+                };
+                prop_assert_eq!(named("host"), 1, "{:?}", head);
+                let host = if to.port == 80 { format!("Host: {}", to.host) } else { format!("Host: {to}") };
+                prop_assert!(lines.contains(&host.as_str()), "{:?}", head);
+                let ends = named("content-length") + named("transfer-encoding");
+                prop_assert!(ends <= 1 && (body != Body::Chunked || named("content-length") == 0), "{:?}", head);
+                prop_assert_eq!(named("connection"), 1, "{:?}", head);
+            }
+        }
+
+        #[test]
+        fn no_head_makes_it_panic(head in prop::collection::vec(any::<u8>(), 0..200)) {
+            let whole = [head.as_slice(), b"\r\n\r\n"].concat();
+            let _ = read(&whole);
+            let _ = read_answer(&whole);
+        }
+    }
+}

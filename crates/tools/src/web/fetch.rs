@@ -89,7 +89,7 @@ impl Tool for WebFetch {
     }
 
     fn deadline(&self, _arguments: &str) -> Duration {
-        self.0.settings.timeout + MARGIN
+        self.0.settings.timeout.saturating_add(MARGIN)
     }
 
     fn run(&self, arguments: &str, _call: &Call) -> Running {

@@ -231,7 +231,7 @@ impl<'a> Walk<'a> {
                 self.end_link();
                 self.out.paragraph();
                 if !tag.end {
-                    let level = name.bytes().nth(1).map_or(1, |digit| usize::from(digit - b'0'));
+                    let level = name.as_bytes().get(1).map_or(1, |digit| usize::from(digit - b'0'));
                     self.out.mark(&format!("{} ", "#".repeat(level)));
                 }
             }

@@ -170,7 +170,7 @@ impl Tool for WebSearch {
     }
 
     fn deadline(&self, _arguments: &str) -> Duration {
-        self.0.settings.timeout + MARGIN
+        self.0.settings.timeout.saturating_add(MARGIN)
     }
 
     fn run(&self, arguments: &str, _call: &Call) -> Running {
