@@ -186,8 +186,24 @@ pub(crate) fn open_spot(spot: Spot) -> Result<Opened, FileError> {
         File::from(beneath::open(dir.as_fd(), Path::new(&name), flags, Mode::empty()).map_err(failed)?);
     let opened = rustix::fs::fstat(&file).map_err(failed)?;
     refuse_special(&path, FileType::from_raw_mode(opened.st_mode))?;
+    refuse_processes(&path, &file)?;
     let meta = file.metadata().map_err(|e| FileError::from_io(&path, "looking at it", e))?;
     Ok(Opened { file, path, meta })
+}
+
+/// Files that show processes, this one among them, wherever they are mounted.
+#[cfg(target_os = "linux")]
+fn refuse_processes(path: &Path, file: &File) -> Result<(), FileError> {
+    let system = rustix::fs::fstatfs(file).map_err(|e| FileError::from_io(path, "looking at it", e))?;
+    if system.f_type == rustix::fs::PROC_SUPER_MAGIC {
+        return Err(FileError::Masked { path: path.to_owned(), wall: path.to_owned() });
+    }
+    Ok(())
+}
+
+#[cfg(not(target_os = "linux"))]
+fn refuse_processes(_path: &Path, _file: &File) -> Result<(), FileError> {
+    Ok(())
 }
 
 pub(crate) fn refuse_special(path: &Path, kind: FileType) -> Result<(), FileError> {

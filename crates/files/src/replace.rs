@@ -180,9 +180,7 @@ impl Place {
         }
         temporary.file.sync_all().map_err(failed("writing it to disk")).map_err(say)?;
         self.still(old.as_ref())?;
-        temporary
-            .rename(&self.name, old.is_none())
-            .map_err(|e| say(("putting it in its place", e.into())))?;
+        temporary.place(&self.name, old.is_none()).map_err(|e| say(("putting it in its place", e.into())))?;
         Ok(Replaced {
             path: self.path,
             created: old.is_none(),
@@ -262,12 +260,12 @@ fn read_whole(file: &mut File, path: &Path) -> Result<Vec<u8>, FileError> {
     Ok(content)
 }
 
-/// A file without a place yet; gone again unless it is renamed.
+/// A file without a place yet; gone again unless it gets one. Where the file system can do it, it has no name until it
+/// is complete, so that nothing is left behind if this process is killed.
 struct Temporary<'a> {
     dir: &'a OwnedFd,
-    name: OsString,
+    name: Option<OsString>,
     file: File,
-    placed: bool,
 }
 
 type Doing = (&'static str, io::Error);
@@ -275,17 +273,22 @@ type Doing = (&'static str, io::Error);
 impl<'a> Temporary<'a> {
     /// `private` until it has the old file's mode; else with what a new file gets.
     fn create(dir: &'a OwnedFd, private: bool) -> Result<Temporary<'a>, Doing> {
-        static NEXT: AtomicU64 = AtomicU64::new(0);
         let mode = Mode::from_raw_mode((if private { 0o600 } else { NEW_FILE }) as rustix::fs::RawMode);
+        if let Some(file) = nameless(dir, mode) {
+            return Ok(Temporary { dir, name: None, file: File::from(file) });
+        }
+        Temporary::named(dir, mode)
+    }
+
+    fn named(dir: &'a OwnedFd, mode: Mode) -> Result<Temporary<'a>, Doing> {
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL;
         loop {
-            let number = NEXT.fetch_add(1, Ordering::Relaxed);
-            let name = OsString::from(format!(".minke-new-{}-{number}", std::process::id()));
+            let name = temporary_name();
             match beneath::open(dir.as_fd(), Path::new(&name), flags, mode) {
                 // Left behind by a process of the same number that was killed.
                 Err(Errno::EXIST) => {}
                 Err(e) => return Err(("making a temporary file beside it", e.into())),
-                Ok(file) => return Ok(Temporary { dir, name, file: File::from(file), placed: false }),
+                Ok(file) => return Ok(Temporary { dir, name: Some(name), file: File::from(file) }),
             }
         }
     }
@@ -322,15 +325,59 @@ impl<'a> Temporary<'a> {
         attributes::copy(&old, &self.file).map_err(|e| ("keeping its attributes", e.into()))
     }
 
-    fn rename(mut self, name: &OsStr, fresh: bool) -> Result<(), Errno> {
-        if fresh {
-            rename_fresh(self.dir, &self.name, name)?
+    /// Puts it in its place; a `fresh` one never over something that has come meanwhile.
+    fn place(mut self, name: &OsStr, fresh: bool) -> Result<(), Errno> {
+        let temporary = match self.name.take() {
+            Some(temporary) => temporary,
+            None if fresh => return link(&self.file, self.dir, name),
+            None => loop {
+                let temporary = temporary_name();
+                match link(&self.file, self.dir, &temporary) {
+                    Err(Errno::EXIST) => {}
+                    linked => break linked.map(|()| temporary)?,
+                }
+            },
+        };
+        let placed = if fresh {
+            rename_fresh(self.dir, &temporary, name)
         } else {
-            again(|| rustix::fs::renameat(self.dir, &self.name, self.dir, name))?
+            again(|| rustix::fs::renameat(self.dir, &temporary, self.dir, name))
+        };
+        if placed.is_err() {
+            self.name = Some(temporary);
         }
-        self.placed = true;
-        Ok(())
+        placed
     }
+}
+
+fn temporary_name() -> OsString {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    let number = NEXT.fetch_add(1, Ordering::Relaxed);
+    format!(".minke-new-{}-{number}", std::process::id()).into()
+}
+
+/// A file without a name, where the file system has such and a name can be given to it later.
+#[cfg(target_os = "linux")]
+fn nameless(dir: &OwnedFd, mode: Mode) -> Option<OwnedFd> {
+    static CAN_BE_NAMED: std::sync::LazyLock<bool> =
+        std::sync::LazyLock::new(|| Path::new(DESCRIPTORS).exists());
+    let flags = OFlags::TMPFILE | OFlags::WRONLY | OFlags::CLOEXEC;
+    // Why not is of no interest: a named file is made instead, and says so if that cannot be done either.
+    CAN_BE_NAMED.then(|| rustix::fs::openat(dir, ".", flags, mode).ok())?
+}
+
+#[cfg(not(target_os = "linux"))]
+fn nameless(_dir: &OwnedFd, _mode: Mode) -> Option<OwnedFd> {
+    None
+}
+
+/// Where this process's own descriptors have names. They are ours alone, nobody can lead them elsewhere.
+const DESCRIPTORS: &str = "/proc/self/fd";
+
+fn link(file: &File, dir: &OwnedFd, name: &OsStr) -> Result<(), Errno> {
+    use std::os::fd::AsRawFd;
+    let own = format!("{DESCRIPTORS}/{}", file.as_raw_fd());
+    again(|| rustix::fs::linkat(rustix::fs::CWD, own.as_str(), dir, name, AtFlags::SYMLINK_FOLLOW))
 }
 
 /// Never over something that has come meanwhile, where the file system can say so.
@@ -345,9 +392,9 @@ fn rename_fresh(dir: &OwnedFd, from: &OsStr, to: &OsStr) -> Result<(), Errno> {
 
 impl Drop for Temporary<'_> {
     fn drop(&mut self) {
-        if !self.placed {
+        if let Some(name) = &self.name {
             // Nothing better can be done than to leave it, under a name that says whose it is.
-            let _left = rustix::fs::unlinkat(self.dir, &self.name, AtFlags::empty());
+            let _left = rustix::fs::unlinkat(self.dir, name, AtFlags::empty());
         }
     }
 }
@@ -409,4 +456,45 @@ fn make_directories(
         };
     }
     Ok((dir, name.to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Most file systems have files without names, so nothing else would run the other way on this machine.
+    #[test]
+    fn with_and_without_a_name_a_file_comes_into_place_or_goes() {
+        let home = tempfile::tempdir().unwrap();
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let dir = rustix::fs::open(home.path(), flags, Mode::empty()).unwrap();
+        let names = || -> Vec<String> {
+            let entries = std::fs::read_dir(home.path()).unwrap();
+            entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
+        };
+        let mode = Mode::from_raw_mode(0o600);
+        let make = |named: bool| {
+            if named { Temporary::named(&dir, mode).unwrap() } else { Temporary::create(&dir, true).unwrap() }
+        };
+        for named in [false, true] {
+            drop(make(named));
+            assert!(names().is_empty());
+            let mut first = make(named);
+            first.file.write_all(b"first").unwrap();
+            first.place(OsStr::new("f"), true).unwrap();
+            // Fresh means that nothing is there.
+            assert_eq!(make(named).place(OsStr::new("f"), true), Err(Errno::EXIST));
+            assert_eq!(std::fs::read(home.path().join("f")).unwrap(), b"first");
+            let mut second = make(named);
+            second.file.write_all(b"second").unwrap();
+            second.place(OsStr::new("f"), false).unwrap();
+            assert_eq!(std::fs::read(home.path().join("f")).unwrap(), b"second");
+            assert_eq!(names(), ["f"]);
+            std::fs::create_dir(home.path().join("d")).unwrap();
+            assert!(make(named).place(OsStr::new("d"), false).is_err());
+            std::fs::remove_dir(home.path().join("d")).unwrap();
+            std::fs::remove_file(home.path().join("f")).unwrap();
+            assert!(names().is_empty(), "{:?}", names());
+        }
+    }
 }
