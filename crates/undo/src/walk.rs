@@ -148,6 +148,8 @@ struct Next {
     depth: usize,
     /// No part of the path can belong to a protected name.
     plain: bool,
+    /// Nothing below is hidden.
+    clear: bool,
 }
 
 struct Walker<'a> {
@@ -203,7 +205,9 @@ impl Walker<'_> {
         match self.files.entry(Path::new(root)) {
             Ok(Some(entry)) if entry.kind == minke_files::Kind::Directory => {
                 let plain = root.split('/').all(is_plain);
-                self.open.push(Next { path: root.to_owned(), rules: none, found_in: None, depth: 0, plain });
+                let clear = self.files.may_read_all_below(Path::new(root));
+                let path = root.to_owned();
+                self.open.push(Next { path, rules: none, found_in: None, depth: 0, plain, clear });
                 Ok(())
             }
             Ok(Some(entry)) => match Found::new(root.to_owned(), &entry) {
@@ -249,7 +253,7 @@ impl Walker<'_> {
         if let Some((above, name)) = next.found_in.as_ref().zip(path.file_name()) {
             let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
             let opened = || rustix::fs::openat(above, name, flags, Mode::empty()).ok();
-            return self.files.may_read(path).then(opened).flatten();
+            return (next.clear || self.files.may_read(path)).then(opened).flatten();
         }
         // If it leads elsewhere, a link was swapped in: then it is not this directory.
         self.files.open_dir(path).ok().filter(|opened| opened.path == path).map(|opened| opened.dir)
@@ -299,7 +303,7 @@ impl Walker<'_> {
             let depth = above.depth + 1;
             let found_in = (depth <= HELD).then(|| Arc::clone(dir));
             let rules = Arc::clone(rules);
-            self.open.push(Next { path: path.clone(), rules, found_in, depth, plain });
+            self.open.push(Next { path: path.clone(), rules, found_in, depth, plain, clear: above.clear });
         }
         self.add(path, &found)
     }

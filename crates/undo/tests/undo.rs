@@ -82,6 +82,18 @@ impl World {
     }
 }
 
+/// A directory that nobody may write to could not be removed.
+impl Drop for World {
+    fn drop(&mut self) {
+        let mut open = vec![self.root.clone()];
+        while let Some(dir) = open.pop() {
+            drop(fs::set_permissions(&dir, fs::Permissions::from_mode(0o700)));
+            let entries = fs::read_dir(&dir).into_iter().flatten().flatten();
+            open.extend(entries.filter(|e| e.file_type().is_ok_and(|t| t.is_dir())).map(|e| e.path()));
+        }
+    }
+}
+
 fn files(scope: Scope) -> Files {
     Files::new(FilesConfig { scope, ..FilesConfig::default() }).unwrap()
 }
@@ -155,8 +167,8 @@ impl Chance {
         path
     }
 
-    fn mode(&mut self) -> fs::Permissions {
-        fs::Permissions::from_mode([0o644, 0o600, 0o755, 0o444, 0o500, 0o640][self.below(6)])
+    fn mode(&mut self) -> u32 {
+        [0o644, 0o600, 0o755, 0o444, 0o500, 0o640][self.below(6)]
     }
 }
 
@@ -184,7 +196,9 @@ fn step(chance: &mut Chance, root: &Path) {
         5 => remove(&path),
         6 => drop(fs::create_dir_all(&path)),
         7 => {
-            let mode = chance.mode();
+            // The test itself must be able to look into every directory, as whatever user.
+            let enter = if path.is_dir() { 0o500 } else { 0 };
+            let mode = fs::Permissions::from_mode(chance.mode() | enter);
             if !path.is_symlink() {
                 drop(fs::set_permissions(&path, mode));
             }
