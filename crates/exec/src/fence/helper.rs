@@ -172,6 +172,8 @@ pub(super) fn launch(errand: &Errand, stdio: [OwnedFd; 3], line: &UnixStream) ->
 /// The last steps, in the command's own process: a session of its own, its streams, its limits, its walls.
 fn become_command(errand: &Errand, stdio: [OwnedFd; 3]) -> Result<std::convert::Infallible, Failure> {
     rustix::process::setsid().step(|| "making a session".to_owned())?;
+    #[cfg(target_os = "linux")]
+    let stdio = own_null_devices(stdio).step(|| "opening the null device".to_owned())?;
     let [stdin, stdout, stderr] = stdio;
     rustix::stdio::dup2_stdin(&stdin).step(|| "setting standard input".to_owned())?;
     rustix::stdio::dup2_stdout(&stdout).step(|| "setting standard output".to_owned())?;
@@ -198,6 +200,26 @@ fn become_command(errand: &Errand, stdio: [OwnedFd; 3]) -> Result<std::convert::
     }
     sys::reset_signals();
     execute(errand, &argv, &environment)
+}
+
+/// The machine's null device gives way to the fence's own: through a descriptor of the machine's, root's command could
+/// change its mode and so stop everybody else.
+#[cfg(target_os = "linux")]
+fn own_null_devices(stdio: [OwnedFd; 3]) -> io::Result<[OwnedFd; 3]> {
+    use rustix::fs::{FileType, Mode, OFlags};
+    let null = rustix::fs::makedev(1, 3);
+    let mut owned = Vec::with_capacity(stdio.len());
+    for stream in stdio {
+        let about = rustix::fs::fstat(&stream)?;
+        let device = FileType::from_raw_mode(about.st_mode) == FileType::CharacterDevice;
+        owned.push(if device && about.st_rdev == null {
+            let access = rustix::fs::fcntl_getfl(&stream)? & OFlags::ACCMODE;
+            rustix::fs::open("/dev/null", access | OFlags::CLOEXEC, Mode::empty())?
+        } else {
+            stream
+        });
+    }
+    owned.try_into().map_err(|_| io::Error::other("three streams are three"))
 }
 
 /// The walls that a process puts around itself, in the order in which each leaves room for the next.

@@ -188,7 +188,12 @@ fn clone_devices() -> Result<Vec<(&'static str, OwnedFd)>, Failure> {
     for path in places::DEVICES {
         let what = || format!("opening {path}");
         match open_path(Path::new(path)) {
-            Ok(device) => devices.push((path, clone(device.as_fd()).step(what)?)),
+            Ok(device) => {
+                let device = clone(device.as_fd()).step(what)?;
+                // A device can still be written; its mode and owner, which are the machine's own, cannot be changed.
+                sys::set_attributes(device.as_fd(), Attributes::READ_ONLY | Attributes::NO_SUID, false).step(what)?;
+                devices.push((path, device));
+            }
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => return Err(error).step(what),
         }

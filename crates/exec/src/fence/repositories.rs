@@ -61,6 +61,14 @@ pub(super) fn protected_names(root: &Path, home: Option<&Path>, lifted: &[PathBu
         }
         modules(&repository, &mut names);
     }
+    for held in &mut names {
+        // Counted from the grant: the directories on the way are pinned, or the repository could be moved aside and
+        // another built in its place.
+        if let Ok(below) = held.root.strip_prefix(root) {
+            held.name = below.join(&held.name);
+            held.root = root.to_owned();
+        }
+    }
     let lifted: Vec<_> = lifted.iter().map(|path| path.to_string_lossy()).collect();
     names.retain(|held| {
         let path = held.root.join(&held.name);
