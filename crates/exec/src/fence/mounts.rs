@@ -191,7 +191,8 @@ fn clone_devices() -> Result<Vec<(&'static str, OwnedFd)>, Failure> {
             Ok(device) => {
                 let device = clone(device.as_fd()).step(what)?;
                 // A device can still be written; its mode and owner, which are the machine's own, cannot be changed.
-                sys::set_attributes(device.as_fd(), Attributes::READ_ONLY | Attributes::NO_SUID, false).step(what)?;
+                sys::set_attributes(device.as_fd(), Attributes::READ_ONLY | Attributes::NO_SUID, false)
+                    .step(what)?;
                 devices.push((path, device));
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
