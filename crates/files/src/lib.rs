@@ -1,6 +1,6 @@
 //! Files: what lies in a pod's scope, reached beneath descriptors of its grants and never by a path that is resolved twice.
 //!
-//! Here: opening (`files`), replacing (`replace`), putting back and removing (`entry`), where a path leads (`resolve`),
+//! Here: opening (`files`), replacing (`replace`, `temporary`), putting back and removing (`entry`), where a path leads (`resolve`),
 //! what holds at a path (`walls`), the one way into the kernel (`beneath`). Elsewhere: which paths a pod may touch
 //! (`policy`), what a tool makes of a file (`tools`), commands, which the kernel holds (`exec`).
 //! Invariant: nothing outside the scope is read or changed, whoever swaps directories and links meanwhile
@@ -12,6 +12,7 @@ mod error;
 mod files;
 mod replace;
 mod resolve;
+mod temporary;
 mod walls;
 
 pub use minke_policy::Level;

@@ -34,6 +34,8 @@ pub(crate) enum Wall {
 /// One live value: the scope, its descriptors, and the walls beside it.
 pub(crate) struct Walls {
     pub(crate) scope: Scope,
+    /// The same in small letters, where file systems take letters for the same: a denied name has many spellings there.
+    folded: Option<Scope>,
     grants: Vec<Arc<Grant>>,
     beside: Arc<Beside>,
 }
@@ -79,7 +81,8 @@ impl Walls {
         }
         let lifted_names = lifted.iter().map(|path| text(path).into_owned()).collect();
         let beside = Arc::new(Beside { tmp, own, hidden, lifted, lifted_names });
-        let mut walls = Walls { scope: Scope::default(), grants: Vec::new(), beside };
+        let folded = cfg!(target_os = "macos").then(Scope::default);
+        let mut walls = Walls { scope: Scope::default(), folded, grants: Vec::new(), beside };
         for (dir, _) in &walls.beside.own {
             walls.grants.push(Arc::new(Grant::new(dir, true)?));
         }
@@ -100,7 +103,8 @@ impl Walls {
         }
         // The widest first: its descriptor is the one that nobody inside the scope can move away.
         grants.sort_by_key(|grant| grant.target.components().count());
-        Ok(Walls { scope: scope.clone(), grants, beside: Arc::clone(&self.beside) })
+        let folded = self.folded.as_ref().map(|_| fold(scope));
+        Ok(Walls { scope: scope.clone(), folded, grants, beside: Arc::clone(&self.beside) })
     }
 
     /// The level at a real path and the wall that made it so.
@@ -150,11 +154,19 @@ impl Walls {
             return (level, Wall::Scope);
         }
         for wall in &self.beside.hidden {
-            if path.starts_with(wall) && !self.is_lifted(path, wall) {
+            if self.is_below(path, wall) && !self.is_lifted(path, wall) {
                 return (Level::None, Wall::Hidden(wall.clone()));
             }
         }
-        (minke_policy::level(&self.scope, &text(path)), Wall::Scope)
+        let text = text(path);
+        let level = minke_policy::level(&self.scope, &text);
+        let folded = self.folded.as_ref().map(|scope| minke_policy::level(scope, &text.to_lowercase()));
+        (level.min(folded.unwrap_or(level)), Wall::Scope)
+    }
+
+    fn is_below(&self, path: &Path, wall: &Path) -> bool {
+        let folded = |path: &Path| PathBuf::from(text(path).to_lowercase());
+        path.starts_with(wall) || (self.folded.is_some() && folded(path).starts_with(folded(wall)))
     }
 
     /// The level in the pod's own directories.
@@ -244,6 +256,11 @@ impl Walls {
     }
 }
 
+fn fold(scope: &Scope) -> Scope {
+    let fold = |rule: &ScopeRule| ScopeRule { target: rule.target.to_lowercase(), ..rule.clone() };
+    Scope { allow: scope.allow.iter().map(fold).collect(), deny: scope.deny.iter().map(fold).collect() }
+}
+
 /// Without the slash at the end that an empty rest would leave.
 fn join(base: &Path, below: &Path) -> PathBuf {
     if below.as_os_str().is_empty() { base.to_owned() } else { base.join(below) }
@@ -329,4 +346,37 @@ fn text(path: &Path) -> Cow<'_, str> {
         }
     }
     text.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use minke_record::Permission;
+
+    use super::*;
+
+    #[test]
+    fn where_letters_are_taken_for_the_same_no_spelling_gets_past_a_wall() {
+        let rule =
+            |target: &str, permission| ScopeRule { target: target.into(), permission, recursive: true };
+        let scope = Scope {
+            allow: vec![rule("/Home/u", Permission::Write)],
+            deny: vec![rule("/Home/u/Secret", Permission::Read), rule("/Home/u/lent", Permission::Write)],
+        };
+        let masked = vec![PathBuf::from("/Home/u/.ssh")];
+        let mut walls = Walls::new(FilesConfig { masked, ..FilesConfig::default() }).unwrap();
+        let at = |walls: &Walls, path: &str| walls.level(Path::new(path));
+        for (folds, spelled) in [(false, Level::Write), (true, Level::None)] {
+            walls.folded = folds.then(|| fold(&scope));
+            walls.scope = scope.clone();
+            assert_eq!(at(&walls, "/Home/u/x"), Level::Write);
+            assert_eq!(at(&walls, "/home/u/x"), Level::None, "an allow is not widened");
+            for path in ["/Home/u/Secret/x", "/Home/u/.ssh/id"] {
+                assert_eq!(at(&walls, path), Level::None);
+            }
+            for path in ["/Home/u/SECRET/x", "/Home/u/.SSH/id"] {
+                assert_eq!(at(&walls, path), spelled, "{path}");
+            }
+            assert_eq!(at(&walls, "/Home/u/LENT/x"), if folds { Level::Read } else { Level::Write });
+        }
+    }
 }
