@@ -70,8 +70,12 @@ pub fn probe_with(helper: &Helper) -> Report {
 
 /// The strongest tier that works: what a pod takes at its start. Stops at the first.
 pub fn best_tier() -> Tier {
-    let helper = Helper::default();
-    TRIED.into_iter().find(|tier| try_tier(&helper, *tier).works).unwrap_or(Tier::D)
+    best_tier_with(&Helper::default())
+}
+
+/// The same with another helper.
+pub fn best_tier_with(helper: &Helper) -> Tier {
+    TRIED.into_iter().find(|tier| try_tier(helper, *tier).works).unwrap_or(Tier::D)
 }
 
 fn try_tier(helper: &Helper, tier: Tier) -> TierReport {
@@ -120,7 +124,8 @@ exit 0"#;
 fn attempt(helper: &Helper, tier: Tier) -> Result<(), String> {
     let ground = Ground::new().map_err(|error| format!("no temporary directory to try in: {error}"))?;
     let at = |name: &str| ground.0.join(name);
-    let text = |path: &Path| path.to_str().map(str::to_owned).ok_or("the temporary directory has no plain name");
+    let text =
+        |path: &Path| path.to_str().map(str::to_owned).ok_or("the temporary directory has no plain name");
     let spec = FenceSpec {
         scope: Scope::write(text(&at("work"))?),
         read_only: false,

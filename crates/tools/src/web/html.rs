@@ -3,12 +3,19 @@
 //! One walk over the tags, without a tree: whatever a page does (a million open tags, none closed, attributes without
 //! end), the time is in proportion to its length and nothing recurses. Readers that build trees need quadratic time, or
 //! the whole stack, for some small pages. What is given up is exactness on pages whose tags do not fit together.
+//! Beneath: tags (`tag`), the text as it is written (`out`).
 //! Invariant: linear time and bounded output for any input (`no_page_takes_long`).
+
+mod out;
+mod tag;
 
 use std::borrow::Cow;
 
 use memchr::{memchr, memmem};
 use reqwest::Url;
+
+use out::Out;
+use tag::{Tag, decoded, split_raw, split_tag};
 
 /// No more is written, whatever the page has.
 const OUT_BYTES: usize = 1024 * 1024;
@@ -20,8 +27,6 @@ const NAME_BYTES: usize = 16;
 const LINK_BYTES: usize = 1_024;
 /// Links whose address is worked out; the text of further ones stands by itself.
 const LINKS: usize = 5_000;
-/// Attributes of one tag that are looked at.
-const ATTRIBUTES: usize = 64;
 /// How deep lists and quotes are shown.
 const DEPTH: usize = 8;
 
@@ -60,10 +65,6 @@ pub(super) fn plain(html: &str) -> String {
     decoded(&text).split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-fn decoded(text: &str) -> Cow<'_, str> {
-    html_escape::decode_html_entities(text)
-}
-
 /// How much of a page is read.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Part {
@@ -100,14 +101,6 @@ struct Walk<'a> {
     /// Where the text of the open link began, and where it leads.
     link: Option<(usize, String)>,
     links: usize,
-}
-
-/// A tag.
-struct Tag<'a> {
-    /// In lower case.
-    name: Cow<'a, str>,
-    end: bool,
-    attributes: &'a str,
 }
 
 impl<'a> Walk<'a> {
@@ -352,166 +345,5 @@ impl<'a> Walk<'a> {
             self.out.text.truncate(start + before);
             self.out.text.push_str(&linked);
         }
-    }
-}
-
-/// A tag's attributes and what follows the tag. Quotes keep a `>` inside.
-fn split_tag(text: &str) -> (&str, &str) {
-    let mut quote = None;
-    for (at, byte) in text.bytes().enumerate() {
-        match (quote, byte) {
-            (None, b'>') => {
-                return (text.get(..at).unwrap_or_default(), text.get(at + 1..).unwrap_or_default());
-            }
-            // A quote counts only behind `=`: elsewhere it is a mistake that must not swallow the page.
-            (None, b'"' | b'\'') if text.get(..at).is_some_and(|before| before.trim_end().ends_with('=')) => {
-                quote = Some(byte);
-            }
-            (Some(open), byte) if open == byte => quote = None,
-            _ => {}
-        }
-    }
-    (text, "")
-}
-
-/// The content of an element without markup, and what follows its end tag.
-fn split_raw<'t>(text: &'t str, name: &str) -> (&'t str, &'t str) {
-    let mut from = 0;
-    while let Some(at) = text.get(from..).and_then(|rest| memmem::find(rest.as_bytes(), b"</")) {
-        let end = from + at;
-        let behind = text.get(end + 2..).unwrap_or_default();
-        if behind.get(..name.len()).is_some_and(|found| found.eq_ignore_ascii_case(name)) {
-            let rest = memchr(b'>', behind.as_bytes()).and_then(|close| behind.get(close + 1..));
-            return (text.get(..end).unwrap_or_default(), rest.unwrap_or_default());
-        }
-        from = end + 2;
-    }
-    (text, "")
-}
-
-impl<'a> Tag<'a> {
-    /// Elements that have no content and no end.
-    fn is_empty(&self) -> bool {
-        let empty =
-            ["area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "source", "wbr"];
-        empty.contains(&self.name.as_ref()) || self.attributes.ends_with('/')
-    }
-
-    /// Whether the page itself says that nobody sees it. Not asked of elements whose end tag may be missing.
-    fn is_hidden(&self) -> bool {
-        if matches!(
-            self.name.as_ref(),
-            "p" | "li" | "td" | "th" | "tr" | "dt" | "dd" | "option" | "body" | "html"
-        ) {
-            return false;
-        }
-        if self.attributes.is_empty() {
-            return false;
-        }
-        let style = self.attribute("style").unwrap_or_default().to_ascii_lowercase().replace(' ', "");
-        self.attribute("hidden").is_some()
-            || self.attribute("aria-hidden").is_some_and(|value| value.eq_ignore_ascii_case("true"))
-            || ["display:none", "visibility:hidden"].iter().any(|hidden| style.contains(hidden))
-    }
-
-    /// The value of an attribute, decoded; empty if it has none.
-    fn attribute(&self, wanted: &str) -> Option<Cow<'a, str>> {
-        let mut rest = self.attributes;
-        for _ in 0..ATTRIBUTES {
-            rest = rest.trim_start_matches(|c: char| c.is_ascii_whitespace() || c == '/');
-            if rest.is_empty() {
-                return None;
-            }
-            let end = rest.bytes().position(|b| b.is_ascii_whitespace() || matches!(b, b'=' | b'/'));
-            // A `=` where a name should begin belongs to the name.
-            let end = end.unwrap_or(rest.len()).max(rest.chars().next().map_or(1, char::len_utf8));
-            let (name, behind) = rest.split_at(end);
-            let (value, behind) = split_value(behind);
-            if name.eq_ignore_ascii_case(wanted) {
-                return Some(decoded(value));
-            }
-            rest = behind;
-        }
-        None
-    }
-}
-
-/// The value behind an attribute's name, and what follows.
-fn split_value(text: &str) -> (&str, &str) {
-    let Some(value) = text.trim_ascii_start().strip_prefix('=') else { return ("", text) };
-    let value = value.trim_ascii_start();
-    for quote in ['"', '\''] {
-        if let Some(inside) = value.strip_prefix(quote) {
-            return inside.split_once(quote).unwrap_or((inside, ""));
-        }
-    }
-    let end = value.bytes().position(|b| b.is_ascii_whitespace()).unwrap_or(value.len());
-    value.split_at(end)
-}
-
-/// Text that is being written: words with single spaces between them, lines, paragraphs.
-#[derive(Default)]
-struct Out {
-    text: String,
-    /// Line breaks that come before the next word.
-    breaks: usize,
-    space: bool,
-    pre: bool,
-    quote: usize,
-}
-
-impl Out {
-    fn line(&mut self) {
-        self.breaks = self.breaks.max(1);
-    }
-
-    fn paragraph(&mut self) {
-        self.breaks = self.breaks.max(2);
-    }
-
-    fn words(&mut self, text: &str) {
-        if self.pre {
-            self.begin();
-            self.text.push_str(text);
-            return;
-        }
-        for piece in text.split_inclusive(char::is_whitespace) {
-            let word = piece.trim_end();
-            if !word.is_empty() {
-                self.begin();
-                self.text.push_str(word);
-            }
-            self.space |= word.len() < piece.len();
-        }
-    }
-
-    /// Something of ours, with its own spaces.
-    fn mark(&mut self, mark: &str) {
-        self.begin();
-        self.text.push_str(mark);
-    }
-
-    /// Writes the breaks or the space that wait.
-    fn begin(&mut self) {
-        if self.breaks > 0 && !self.text.is_empty() {
-            self.text.truncate(self.text.trim_end_matches(' ').len());
-            for _ in 0..self.breaks {
-                self.text.push('\n');
-            }
-        } else if self.space && !self.text.is_empty() && !self.text.ends_with([' ', '\n']) {
-            self.text.push(' ');
-        }
-        if (self.breaks > 0 || self.text.is_empty()) && self.quote > 0 {
-            self.text.push_str(&"> ".repeat(self.quote.min(DEPTH)));
-        }
-        self.breaks = 0;
-        self.space = false;
-    }
-
-    fn finish(mut self) -> String {
-        if self.pre {
-            self.text.push_str("\n```");
-        }
-        self.text
     }
 }

@@ -1,0 +1,199 @@
+//! Hands in fences, through the real binary: one `/tmp`, output that is found again, parallel calls, trees that die
+//! whole, what is refused and why.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use crate::world::{Done, World, commands_are_held, kill};
+
+fn exec(world: &World, script: &str) -> Done {
+    world.write("s.toml", script);
+    world.run(&["exec", "--name", "tale", "--model", "scripted:s.toml", "go"])
+}
+
+fn entries(world: &World, kind: &str) -> Vec<Value> {
+    let log = world.run(&["log", "show", "tale", "--json", "--kind", kind]).out;
+    log.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+#[test]
+fn shell_and_file_tools_see_one_tmp_and_find_what_was_spilled() {
+    if !commands_are_held("shell_and_file_tools_see_one_tmp_and_find_what_was_spilled") {
+        return;
+    }
+    let world = World::new();
+    let output = world.home().join("run/pods/tale/output/call_4_0.txt");
+    let script = format!(
+        r#"
+[[turn]]
+[[turn.call]]
+tool = "Bash"
+args = {{ command = "echo from the shell > /tmp/one" }}
+[[turn]]
+[[turn.call]]
+tool = "Read"
+args = {{ file_path = "/tmp/one" }}
+[[turn]]
+expect = "from the shell"
+[[turn.call]]
+tool = "Write"
+args = {{ file_path = "/tmp/two", content = "from the tool" }}
+[[turn]]
+[[turn.call]]
+tool = "Bash"
+args = {{ command = "cat /tmp/two" }}
+[[turn]]
+expect = "from the tool"
+[[turn.call]]
+tool = "Bash"
+args = {{ command = "seq 1 5000" }}
+[[turn]]
+expect = "{output}"
+[[turn.call]]
+tool = "Read"
+args = {{ file_path = "{output}", offset = 17, limit = 1 }}
+[[turn.call]]
+tool = "Grep"
+args = {{ pattern = "^4321$", path = "{output}", output_mode = "content" }}
+[[turn.call]]
+tool = "Bash"
+args = {{ command = "tail -1 {output}; echo x >> {output}" }}
+[[turn]]
+expect = "5000"
+text = "All found."
+"#,
+        output = output.display()
+    );
+    let done = exec(&world, &script);
+    assert_eq!(done.code, Some(0), "{}", done.err);
+    let said = |n: usize| entries(&world, "tool_result")[n]["item"]["content"].to_string();
+    assert!(said(5).contains("17\\t17"), "{}", said(5));
+    assert!(said(6).contains("4321"), "{}", said(6));
+    assert!(said(7).contains("Read-only"), "output is not for writing: {}", said(7));
+    assert!(!Path::new("/tmp/one").exists() && !Path::new("/tmp/two").exists(), "the host's /tmp is another");
+    world.verify();
+    // In the pod's next life it stands there again.
+    world.write("s.toml", &format!(
+        "[[turn]]\nrepeat = 7\ntext = \"Over.\"\n[[turn]]\n[[turn.call]]\ntool = \"Read\"\nargs = {{ file_path = \"{}\", offset = 5000 }}\n[[turn]]\nexpect = \"5000\"\ntext = \"Still there.\"\n",
+        output.display()
+    ));
+    let again = world.run(&["exec", "--resume", "tale", "look again"]);
+    assert_eq!((again.code, again.out.trim_end()), (Some(0), "Still there."), "{}", again.err);
+    world.verify();
+}
+
+#[test]
+fn what_is_outside_is_refused_by_tools_and_by_the_kernel() {
+    if !commands_are_held("what_is_outside_is_refused_by_tools_and_by_the_kernel") {
+        return;
+    }
+    // Not below /tmp, which is another one inside.
+    let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let home = dir.path().join("home");
+    let world = World::with_home(dir, home);
+    let outside = world.work().parent().unwrap().join("outside.txt");
+    std::fs::write(&outside, "theirs\n").unwrap();
+    let path = outside.display();
+    let script = format!(
+        r#"
+[[turn]]
+[[turn.call]]
+tool = "Read"
+args = {{ file_path = "{path}" }}
+[[turn.call]]
+tool = "Write"
+args = {{ file_path = "{path}", content = "mine" }}
+[[turn.call]]
+tool = "Bash"
+args = {{ command = "cat {path}; echo mine > {path}; cat {home}/data/sessions/*/*; true" }}
+[[turn.call]]
+tool = "Write"
+args = {{ file_path = ".git/hooks/pre-commit", content = "rm -rf /" }}
+[[turn]]
+text = "None of it."
+"#,
+        home = world.home().display()
+    );
+    let done = exec(&world, &script);
+    assert_eq!(done.code, Some(0), "{}", done.err);
+    let results = entries(&world, "tool_result");
+    let outcomes: Vec<&str> = results.iter().map(|result| result["outcome"].as_str().unwrap()).collect();
+    assert_eq!(outcomes.iter().filter(|outcome| **outcome == "refused").count(), 3, "{outcomes:?}");
+    let said: String = results.iter().map(|result| result["item"].to_string()).collect();
+    assert!(!said.contains("theirs") && !said.contains("session_start"), "{said}");
+    assert!(said.contains("outside the scope") && said.contains("protected"), "{said}");
+    assert_eq!(std::fs::read_to_string(&outside).unwrap(), "theirs\n");
+    assert!(!world.work().join(".git").exists(), "nothing is left behind");
+    world.verify();
+}
+
+#[test]
+fn calls_that_do_not_meet_run_side_by_side() {
+    if !commands_are_held("calls_that_do_not_meet_run_side_by_side") {
+        return;
+    }
+    let world = World::new();
+    let call = "[[turn.call]]\ntool = \"Grep\"\nargs = { pattern = \"no such words\", path = \".\" }\n";
+    for n in 0..400 {
+        world.write(&format!("f{n}.txt"), &"some words in a line\n".repeat(2_000));
+    }
+    let one = format!("[[turn]]\n{call}[[turn]]\ntext = \"Done.\"\n");
+    let eight = format!("[[turn]]\n{}[[turn]]\ntext = \"Done.\"\n", call.repeat(8));
+    let spread = |script: &str| {
+        assert_eq!(exec(&world, script).code, Some(0));
+        let at = |kind: &str| -> Vec<u64> {
+            entries(&world, kind).iter().map(|entry| entry["ts"].as_u64().unwrap()).collect()
+        };
+        (at("tool_dispatch"), at("tool_result"))
+    };
+    spread(&one);
+    let (began, ended) = spread(&eight);
+    let (last_began, first_ended) = (began.iter().max().unwrap(), ended.iter().min().unwrap());
+    assert!(last_began <= first_ended, "all begin before one ends: {began:?} {ended:?}");
+}
+
+/// Processes whose command line holds this.
+fn alive(mark: &str) -> Vec<u32> {
+    let processes = std::fs::read_dir("/proc").unwrap().flatten();
+    let pids = processes.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    let holds = |pid: &u32| {
+        let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        String::from_utf8_lossy(&line).contains(mark)
+    };
+    pids.filter(|pid| *pid != std::process::id()).filter(holds).collect()
+}
+
+#[test]
+fn a_killed_pod_takes_every_process_of_its_commands_along() {
+    for flags in [&[][..], &crate::world::UNFENCED[..]] {
+        if flags.is_empty() && !commands_are_held("a_killed_pod_takes_every_process_of_its_commands_along") {
+            continue;
+        }
+        let world = World::new();
+        let mark = format!("7{}.25", std::process::id() + u32::try_from(flags.len()).unwrap());
+        let tree = format!(
+            "setsid sleep {mark} & (sleep {mark} & sleep {mark}) & sleep {mark} & kill -STOP $!; echo ready; yes {mark}"
+        );
+        world.write(
+            "s.toml",
+            &format!("[[turn]]\n[[turn.call]]\ntool = \"Bash\"\nargs = {{ command = \"{tree}\" }}\n"),
+        );
+        let exec = ["exec", "--json", "--name", "tale", "--model", "scripted:s.toml", "go"];
+        let going = world.start(&[&exec[..], flags].concat());
+        let until = Instant::now() + Duration::from_secs(20);
+        while alive(&mark).len() < 5 {
+            assert!(Instant::now() < until, "the tree did not grow: {:?}", alive(&mark));
+            std::thread::yield_now();
+        }
+        kill(&world.only_pod()["pid"]);
+        let until = Instant::now() + Duration::from_secs(2);
+        while !alive(&mark).is_empty() {
+            assert!(Instant::now() < until, "still alive after 2 s: {:?} {flags:?}", alive(&mark));
+            std::thread::yield_now();
+        }
+        assert_eq!(going.end().code, Some(75));
+        world.verify();
+    }
+}

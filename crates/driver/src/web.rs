@@ -1,0 +1,85 @@
+//! The web: what a manifest says of it, in the words of the tools and the proxy.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use minke_exec::address::{HostRules, Outside};
+use minke_exec::proxy::{Proxy, ProxyLimits, ProxySettings, Tally};
+use minke_manifest::{Network, WebSearchSection, WebSection};
+use minke_tools::{FetchSettings, SearchKind, SearchSettings, WebSettings};
+use serde_json::json;
+use tokio::sync::mpsc;
+
+use crate::mail::Mail;
+
+/// What the web tools are made from; a word that cannot be used is told.
+pub(crate) fn settings(web: Option<&WebSection>, notices: &mut Vec<String>) -> WebSettings {
+    let Some(web) = web.filter(|web| web.enabled) else { return WebSettings::default() };
+    let bytes = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);
+    let fetch = FetchSettings {
+        timeout: Duration::from_secs(web.fetch.timeout_s),
+        redirects: bytes(web.fetch.redirects),
+        max_response_bytes: bytes(web.fetch.max_response_bytes),
+        max_output_bytes: bytes(web.fetch.max_output_bytes),
+        allow_private: web.fetch.allow_private,
+    };
+    let search = web.search.as_ref().and_then(|search| match search_settings(search) {
+        Ok(settings) => Some(settings),
+        Err(why) => {
+            notices.push(format!("WebSearch is not offered: {why}"));
+            None
+        }
+    });
+    WebSettings { fetch: Some(fetch), search }
+}
+
+fn search_settings(search: &WebSearchSection) -> Result<SearchSettings, String> {
+    let (kind, usual) = match search.provider.as_str() {
+        "brave" => (SearchKind::Brave, Some("BRAVE_API_KEY")),
+        "searxng" => (SearchKind::Searxng, None),
+        other => {
+            return Err(format!("web.search.provider is `{other}`: there are `brave` and `searxng`"));
+        }
+    };
+    let variable = search.api_key_env.clone().or(usual.map(ToOwned::to_owned));
+    let key = variable.map(|name| -> Arc<dyn Fn() -> Result<String, String> + Send + Sync> {
+        Arc::new(move || {
+            let found = std::env::var(&name).ok().filter(|key| !key.is_empty());
+            found.ok_or_else(|| format!("the variable {name}, which holds its key, is not set"))
+        })
+    });
+    let timeout = Duration::from_secs(search.timeout_s);
+    Ok(SearchSettings { base_url: search.base_url.clone(), key, timeout, ..SearchSettings::new(kind) })
+}
+
+/// The proxy of the pod's commands, if they may reach anything. Every connection is told to the log.
+pub(crate) fn proxy(
+    network: &Network,
+    socket: &Path,
+    mail: &mpsc::Sender<Mail>,
+) -> Result<Option<Proxy>, String> {
+    let rules = match network {
+        Network::Off => return Ok(None),
+        Network::On => HostRules::Public,
+        Network::Hosts(hosts) => HostRules::list(hosts).map_err(|e| format!("sandbox.network: {e}"))?,
+    };
+    let mail = mail.clone();
+    let tell = move |tally: Tally| {
+        let Tally { host, port, up, down, allowed, why } = tally;
+        let told = json!({
+            "host": host, "port": port, "up": up, "down": down, "allowed": allowed, "why": why,
+        });
+        // A mailbox that is full has other troubles than a count of bytes.
+        if let Err(e) = mail.try_send(Mail::Reached(told)) {
+            eprintln!("warning: a connection of a command is not in the log: {e}");
+        }
+    };
+    let settings = ProxySettings {
+        rules,
+        outside: Outside::real(),
+        limits: ProxyLimits::default(),
+        tell: Arc::new(tell),
+    };
+    Proxy::start(socket, settings).map(Some).map_err(|e| e.to_string())
+}
