@@ -18,7 +18,7 @@ use crate::around::{Surroundings, ids, now, seed};
 use crate::failure::{Exit, Failure};
 
 /// The model of new pods, if nobody names one.
-const MODEL_VARIABLE: &str = "MINKE_MODEL";
+pub(crate) const MODEL_VARIABLE: &str = "MINKE_MODEL";
 /// Keys that a manifest leaves out when nothing is set.
 const OPTIONAL_KEYS: [&str; 12] = [
     "model.ref",

@@ -5,6 +5,7 @@ mod answer;
 mod around;
 mod attach;
 mod create;
+mod doctor;
 mod exec;
 mod failure;
 mod fork;
@@ -84,6 +85,8 @@ enum Command {
     Replay(replay::Replay),
     /// Models that can be chosen, and what is known of them
     Models(models::Models),
+    /// What this machine gives to pods, what is missing, and what to do about it
+    Doctor(doctor::Doctor),
     /// Where everything lies
     Paths(paths::Paths),
     /// A script served over loopback HTTP in all four wire formats, to test any client against
@@ -138,6 +141,7 @@ fn run(command: Command, around: &Surroundings, screen: &Screen) -> Result<Exit,
         Command::Log(log) => return log::run(log, around, screen),
         Command::Login(login) => return login::run(&login, around, screen),
         Command::Models(models) => return models::run(&models, around, screen),
+        Command::Doctor(doctor) => return doctor::run(&doctor, around, screen),
         Command::Paths(paths) => return paths::run(&paths, around, screen),
         Command::Schema(schema) => return schema::run(&schema, screen),
         Command::Asks(asks) => return answer::list(&asks, around, screen),
@@ -173,6 +177,7 @@ async fn talk(command: Command, around: &Surroundings, screen: &Screen) -> Resul
         | Command::Log(_)
         | Command::Login(_)
         | Command::Models(_)
+        | Command::Doctor(_)
         | Command::Paths(_)
         | Command::Schema(_)
         | Command::Asks(_)

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use minke_exec::{Report, TierReport, probe};
+use minke_exec::probe::{Report, TierReport, probe};
 use minke_policy::{Tier, default_posture};
 use serde_json::{Value, json};
 
@@ -30,14 +30,14 @@ fn value(report: &Report, switches: &Switches, binary: &str) -> Value {
         "tier": report.best.as_str(),
         "commands": report.best.offers_commands(),
         "default_posture": default_posture(report.best).as_str(),
-        "kernel": report.release,
+        "kernel": report.kernel,
         "landlock_abi": report.landlock_abi,
-        "userns": report.user_namespaces,
+        "userns": report.user_namespaces.is_ok(),
         "seccomp": report.seccomp,
         "bwrap": report.bwrap.as_ref().map(|path| path.display().to_string()),
         "switches": switches.json(),
         "tiers": report.tiers.iter().map(tier).collect::<Value>(),
-        "leaves_open": left_open(report.best, report.landlock_abi),
+        "leaves_open": left_open(report.best, report.landlock_abi).iter().map(|(what, _)| *what).collect::<Value>(),
         "to_do": to_get_a(report, switches, binary),
     })
 }
@@ -49,7 +49,9 @@ fn millis(took: Duration) -> f64 {
 
 fn findings(report: &Report, switches: &Switches, binary: &str) -> Vec<Finding> {
     let mut findings = vec![kernel(report, switches)];
-    findings.extend(report.tiers.iter().map(|tried| tier(tried, report.best)));
+    // What only another system could have is no finding.
+    let could = |tried: &&TierReport| (tried.tier == Tier::C) == cfg!(target_os = "macos");
+    findings.extend(report.tiers.iter().filter(could).map(|tried| tier(tried, report)));
     let (best, todo) = (report.best, to_get_a(report, switches, binary));
     let posture = default_posture(best).as_str();
     findings.push(match best {
@@ -82,12 +84,15 @@ fn findings(report: &Report, switches: &Switches, binary: &str) -> Vec<Finding> 
 fn kernel(report: &Report, switches: &Switches) -> Finding {
     let on = |on: bool| if on { "on" } else { "off" };
     let mut words = vec![
-        report.release.clone(),
+        format!("{} {}", rustix::system::uname().sysname().to_string_lossy(), report.kernel),
         match report.landlock_abi {
             0 => "no Landlock".to_owned(),
             abi => format!("Landlock {abi}"),
         },
-        format!("user namespaces {}", on(report.user_namespaces)),
+        match &report.user_namespaces {
+            Ok(()) => "user namespaces on".to_owned(),
+            Err(why) => format!("no user namespaces ({why})"),
+        },
         format!("seccomp {}", on(report.seccomp)),
     ];
     words.push(match &report.bwrap {
@@ -98,17 +103,19 @@ fn kernel(report: &Report, switches: &Switches) -> Finding {
     Finding::good("kernel", words.join(", "))
 }
 
-fn tier(tried: &TierReport, best: Tier) -> Finding {
-    let name = format!("tier {}", tried.tier);
+fn tier(tried: &TierReport, report: &Report) -> Finding {
+    let (name, best) = (format!("tier {}", tried.tier), report.best);
     if tried.works {
         return Finding::good(&name, format!("works ({} ms)", millis(tried.took)));
     }
+    let no_bwrap = tried.tier == Tier::APrime && report.bwrap.is_none();
+    let why = if no_bwrap { "bwrap is not installed" } else { &tried.why };
     let hint = if best.holds() {
         format!("nothing to do: tier {best} works and holds the same")
     } else {
         "see `commands` below".to_owned()
     };
-    Finding::note(&name, format!("does not work: {}", tried.why), hint)
+    Finding::note(&name, format!("does not work: {why}"), hint)
 }
 
 /// What a tier leaves open, each with what to do about it.
@@ -181,7 +188,7 @@ fn to_get_a(report: &Report, switches: &Switches, binary: &str) -> Vec<String> {
     if !report.seccomp {
         todo.push("seccomp filters are missing: use a kernel with CONFIG_SECCOMP_FILTER".to_owned());
     }
-    if switches.container && !report.user_namespaces {
+    if switches.container && !a_works(report) {
         todo.push(
             "this is a container, whose own rules may forbid namespaces: allow them there (Docker: --security-opt \
              seccomp=unconfined), or run minke outside"
@@ -195,6 +202,10 @@ fn to_get_a(report: &Report, switches: &Switches, binary: &str) -> Vec<String> {
     todo
 }
 
+fn a_works(report: &Report) -> bool {
+    report.tiers.iter().any(|tried| tried.tier == Tier::A && tried.works)
+}
+
 fn sysctl(setting: &str, why: &str) -> String {
     format!("{why}: `sudo sysctl -w {setting}`, and keep it in /etc/sysctl.d/minke.conf")
 }
@@ -203,7 +214,7 @@ fn sysctl(setting: &str, why: &str) -> String {
 mod tests {
     use super::*;
 
-    const TIERS: [Tier; 3] = [Tier::A, Tier::APrime, Tier::B];
+    const TIERS: [Tier; 4] = [Tier::A, Tier::APrime, Tier::B, Tier::C];
 
     /// A machine on which these tiers work.
     fn machine(works: &[Tier]) -> Report {
@@ -216,9 +227,9 @@ mod tests {
         Report {
             tiers: TIERS.into_iter().map(tried).collect(),
             best: works.first().copied().unwrap_or(Tier::D),
-            release: "6.1.0".to_owned(),
+            kernel: "6.1.0".to_owned(),
             landlock_abi: 4,
-            user_namespaces: works.contains(&Tier::A),
+            user_namespaces: if works.contains(&Tier::A) { Ok(()) } else { Err("a switch".to_owned()) },
             seccomp: true,
             bwrap: None,
         }
@@ -234,6 +245,9 @@ mod tests {
         let said = text(&machine(&[Tier::A, Tier::B]), &Switches::default());
         assert!(said.contains("tier A      works (5.3 ms)"), "{said}");
         assert!(said.contains("default posture `auto`"), "{said}");
+        assert!(said.contains("does not work: bwrap is not installed"), "{said}");
+        let there = Report { bwrap: Some("/usr/bin/bwrap".into()), ..machine(&[Tier::A]) };
+        let said = text(&there, &Switches::default());
         assert!(said.contains("does not work: cannot make A\u{2032}"), "{said}");
         assert!(!said.contains("FIX") && !said.contains("left open"), "{said}");
     }

@@ -86,3 +86,8 @@ fn the_examples_of_the_page_on_replay_are_true() {
 fn the_examples_of_the_page_on_tools_are_true() {
     check_page("tools.md");
 }
+
+#[test]
+fn the_examples_of_the_page_on_doctor_are_true() {
+    check_page("doctor.md");
+}

@@ -4,6 +4,7 @@
 
 mod crash;
 mod docs;
+mod doctor;
 mod exec;
 mod failures;
 mod front;
