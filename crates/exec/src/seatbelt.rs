@@ -1,12 +1,15 @@
 //! Seatbelt: the profile of a tier C fence, as text, for macOS' `sandbox-exec`.
 //!
-//! Here: from a `FenceSpec` to the profile. Elsewhere: who applies it, and which tool chains there are (`fence`).
+//! Here: from a `FenceSpec` to the profile. Beneath: its quotes (`quote`). Elsewhere: who applies it, and which tool
+//! chains there are (`fence`).
 //! It is compiled and compared with golden files everywhere, but no kernel has been asked: whether macOS takes the
 //! text, and holds what it says, can only be seen on a Mac.
 //! In a profile the last rule that matches decides, so the order is: what may be read and written and what is masked
 //! inside it, the deeper the later; protected names; what a person lifted; what the scope denies; the directories above
 //! all of those, which must not be moved away from over them.
 //! Invariant: no path breaks out of its quotes (`no_path_breaks_out_of_its_quotes`).
+
+mod quote;
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -16,6 +19,7 @@ use minke_policy::{Level, NAMES, Tier, level};
 use minke_record::{Permission, ScopeRule};
 
 use crate::fence::{FenceError, FenceSpec, Network};
+use quote::{folded, literal, plain, quoted, regex, subpath};
 
 /// The parameter of the profile that names the loopback port of the pod's proxy, if there is one.
 pub const PROXY_PORT: &str = "PROXY_PORT";
@@ -150,57 +154,6 @@ impl Profile {
         );
         self.line("(allow file-ioctl (regex \"^/dev/ttys[0-9]+$\"))");
     }
-}
-
-/// A text in quotes. Inside them only the quote and the backslash mean something.
-fn quoted(text: &str) -> String {
-    let mut out = String::with_capacity(text.len() + 2);
-    out.push('"');
-    for c in text.chars() {
-        if matches!(c, '"' | '\\') {
-            out.push('\\');
-        }
-        out.push(c);
-    }
-    out.push('"');
-    out
-}
-
-fn literal(path: &str) -> String {
-    format!("(literal {})", quoted(path))
-}
-
-fn subpath(path: &str) -> String {
-    format!("(subpath {})", quoted(path))
-}
-
-fn regex(expression: &str) -> String {
-    format!("(regex {})", quoted(expression))
-}
-
-/// A text that stands for itself in a regular expression.
-fn plain(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for c in text.chars() {
-        if "\\.+*?()|[]{}^$".contains(c) {
-            out.push('\\');
-        }
-        out.push(c);
-    }
-    out
-}
-
-/// The same for a name in either case: volumes of this system fold it.
-fn folded(name: &str) -> String {
-    let mut out = String::new();
-    for c in name.chars() {
-        if c.is_ascii_alphabetic() {
-            let _infallible = write!(out, "[{}{}]", c.to_ascii_lowercase(), c.to_ascii_uppercase());
-        } else {
-            out.push_str(&plain(c.encode_utf8(&mut [0; 4])));
-        }
-    }
-    out
 }
 
 /// What a rule covers: with its whole tree, or with its direct children.

@@ -298,14 +298,22 @@ fn expressions(profile: &[Part], rule: &[&str]) -> String {
 
 /// Which of these paths an engine for extended expressions finds: one of another house than ours.
 fn found(expressions: &str, paths: &[&str]) -> Vec<String> {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = tempfile::tempdir().expect("a directory, two files and grep");
     let (patterns, lines) = (dir.path().join("patterns"), dir.path().join("lines"));
-    fs::write(&patterns, expressions).unwrap();
-    fs::write(&lines, paths.join("\0")).unwrap();
-    let grep =
-        std::process::Command::new("grep").arg("-zE").arg("-f").args([&patterns, &lines]).output().unwrap();
+    fs::write(&patterns, expressions).expect("a directory, two files and grep");
+    fs::write(&lines, paths.join("\0")).expect("a directory, two files and grep");
+    let grep = std::process::Command::new("grep")
+        .arg("-zE")
+        .arg("-f")
+        .args([&patterns, &lines])
+        .output()
+        .expect("a directory, two files and grep");
     assert!(grep.stderr.is_empty(), "{}", String::from_utf8_lossy(&grep.stderr));
-    String::from_utf8(grep.stdout).unwrap().split_terminator('\0').map(str::to_owned).collect()
+    String::from_utf8(grep.stdout)
+        .expect("a directory, two files and grep")
+        .split_terminator('\0')
+        .map(str::to_owned)
+        .collect()
 }
 
 #[test]
