@@ -14,14 +14,18 @@ const SOON: Duration = Duration::from_millis(50);
 /// Others use this machine, too; one try of so many must be undisturbed.
 const TRIES: u32 = 10;
 
+/// When each is dropped: in the middle.
+const GREP: (&str, Duration) = ("Grep", Duration::from_millis(60));
+const GLOB: (&str, Duration) = ("Glob", Duration::from_millis(3));
+
 /// Starts a search, drops it in the middle, and waits until nothing of it runs any more.
-fn dropped(root: &Path, arguments: &Value) -> Duration {
+fn dropped(root: &Path, (tool, after): (&str, Duration), arguments: &Value) -> Duration {
     let tools = Tools::at(root);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
     let start = Instant::now();
     runtime.block_on(async {
-        let search = tools.tool("Grep").run(&arguments.to_string(), &tools.call());
-        let cut = tokio::time::timeout(Duration::from_millis(60), search).await;
+        let search = tools.tool(tool).run(&arguments.to_string(), &tools.call());
+        let cut = tokio::time::timeout(after, search).await;
         assert!(
             cut.is_err(),
             "the search was over before it could be dropped: {:?} {cut:?}",
@@ -34,8 +38,8 @@ fn dropped(root: &Path, arguments: &Value) -> Duration {
     start.elapsed()
 }
 
-fn ends_soon(root: &Path, arguments: Value) {
-    let fastest = (0..TRIES).map(|_| dropped(root, &arguments)).find(|took| *took < SOON);
+fn ends_soon(root: &Path, tool: (&str, Duration), arguments: Value) {
+    let fastest = (0..TRIES).map(|_| dropped(root, tool, &arguments)).find(|took| *took < SOON);
     let took = fastest.unwrap_or_else(|| panic!("{arguments}: not once in {TRIES} tries within {SOON:?}"));
     eprintln!("{arguments}: ended after {took:?}");
 }
@@ -56,17 +60,31 @@ fn large_tree(root: &Path, files: usize) {
 fn a_dropped_search_ends_soon() {
     let (_home, root) = home();
     large_tree(&root, 2_000);
-    ends_soon(&root, json!({"pattern": "no such thing"}));
-    ends_soon(&root, json!({"pattern": "words", "output_mode": "content", "-C": 2}));
+    ends_soon(&root, GREP, json!({"pattern": "no such thing"}));
+    ends_soon(&root, GREP, json!({"pattern": "words", "output_mode": "content", "-C": 2}));
 }
 
 #[test]
 fn a_dropped_search_of_one_huge_file_ends_soon() {
     let (_home, root) = home();
     let huge = fs::File::create(root.join("huge")).unwrap();
-    huge.set_len(64 << 30).unwrap();
-    ends_soon(&root, json!({"pattern": "no such thing", "path": "huge"}));
-    ends_soon(&root, json!({"pattern": "no such thing", "path": "huge", "output_mode": "count", "-i": true}));
+    huge.set_len(1 << 30).unwrap();
+    ends_soon(&root, GREP, json!({"pattern": "no such thing", "path": "huge"}));
+    ends_soon(
+        &root,
+        GREP,
+        json!({"pattern": "no such thing", "path": "huge", "output_mode": "count", "-i": true}),
+    );
+}
+
+#[test]
+fn a_dropped_listing_ends_soon() {
+    let (_home, root) = home();
+    fs::write(root.join("0"), "").unwrap();
+    for n in 1..30_000 {
+        fs::hard_link(root.join("0"), root.join(n.to_string())).unwrap();
+    }
+    ends_soon(&root, GLOB, json!({"pattern": "*"}));
 }
 
 /// The most memory that this process has had, in bytes, after forgetting what it had before.
@@ -89,17 +107,14 @@ fn a_thousand_times_more_matches_cost_no_memory() {
     const MOST: u64 = 16 * 1024 * 1024;
     let (_home, root) = home();
     let lines: String =
-        (0..60_000).map(|n| format!("hit number {n} with some more text behind it\n")).collect();
+        (0..240_000).map(|n| format!("hit number {n} with some more text behind it\n")).collect();
     fs::write(root.join("0"), lines).unwrap();
-    for n in 1..8 {
-        fs::hard_link(root.join("0"), root.join(n.to_string())).unwrap();
-    }
+    fs::hard_link(root.join("0"), root.join("1")).unwrap();
     let tools = Tools::at(&root);
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     for arguments in [
         json!({"pattern": "hit", "output_mode": "content"}),
         json!({"pattern": "hit", "output_mode": "content", "-C": 3, "head_limit": 0, "offset": 2_000}),
-        json!({"pattern": "[a-z ]+number", "output_mode": "count"}),
     ] {
         let peak = peak_of(|| {
             let output = runtime.block_on(tools.run("Grep", arguments.clone())).unwrap();
@@ -124,6 +139,4 @@ async fn an_endless_line_is_counted_as_unreadable() {
         assert_eq!(output.content.as_deref(), Some("good\n"));
         assert!(output.summary.ends_with("; 1 file could not be read"), "{}", output.summary);
     }
-    let named = tools.run("Grep", json!({"pattern": "xy", "path": "endless"})).await.unwrap_err();
-    assert!(named.message().contains("endless"), "{named:?}");
 }

@@ -38,7 +38,7 @@ fn rg(root: &Path, arguments: &[String]) -> Vec<String> {
 
 /// All of a result, page by page.
 async fn pages(tools: &Tools, mut arguments: Value) -> Vec<String> {
-    let (mut lines, mut offset) = (Vec::new(), 0);
+    let (mut lines, mut offset) = (Vec::new(), 0_u64);
     loop {
         arguments["offset"] = offset.into();
         let output =
@@ -49,7 +49,11 @@ async fn pages(tools: &Tools, mut arguments: Value) -> Vec<String> {
         let remark = page.pop_if(|line| line.starts_with("[rows "));
         lines.extend(page);
         match remark.as_deref().and_then(|remark| remark.split_once("go on with offset ")) {
-            Some((_, rest)) => offset = rest.split(' ').next().unwrap().parse().unwrap(),
+            Some((_, rest)) => {
+                let next = rest.split(' ').next().unwrap().parse().unwrap();
+                assert!(next > offset, "{arguments} does not go on");
+                offset = next;
+            }
             None => return lines,
         }
     }
@@ -131,6 +135,10 @@ const GLOB_PATTERNS: &[&str] = &[
     "*.log",
     "no_ext",
     "deep/**/*.{c,h}",
+    "src/deep/*",
+    "src/lib/**",
+    "/lib/src/*.rs",
+    "lib/target/*",
 ];
 
 struct Question {
