@@ -39,6 +39,8 @@ impl<'a> Judging<'a> {
     /// The protected name that keeps a path from being written.
     fn protected(&self, path: &str) -> Option<&'static str> {
         let own = self.own.into_iter().flat_map(|own| &own.allow).map(|rule| rule.target.as_str());
+        // A grant that lies in a directory of the pod's own is still the person's.
+        let own = own.filter(|_| level(self.scope, path) == Level::None);
         let lifted: Vec<&str> = self.lifted.iter().map(String::as_str).chain(own).collect();
         protected_unless(path, &lifted)
     }
