@@ -47,11 +47,10 @@ fn model(there: &Around, around: &Surroundings) -> Looked {
                 "problem": resolved.missing_key,
             });
             let finding = match resolved.missing_key {
-                Some(why) => Finding::problem(
-                    "model",
-                    format!("{reference}: {why}"),
-                    format!("`minke login {}` stores a key", resolved.route.provider),
-                ),
+                Some(why) => {
+                    let hint = "or choose one whose key is there: `minke models` shows which";
+                    Finding::problem("model", format!("{reference}: {why}"), hint)
+                }
                 None if resolved.needs_key => {
                     Finding::good("model", format!("{reference}; its key is there"))
                 }

@@ -92,7 +92,7 @@ impl Place<'_> {
                 "give yourself the right to enter the directories above it, or set MINKE_HOME".to_owned(),
             ),
             Err(_) => match there {
-                Some(above) if !writable(above) => problem(
+                Some(above) if self.ours && !writable(above) => problem(
                     format!("{path} is missing, and {} lets you make nothing", above.display()),
                     format!("make {path} yours, or set MINKE_HOME to a directory where you may write"),
                 ),
