@@ -50,6 +50,7 @@ use crate::routes;
 use crate::signals::Signals;
 use crate::stream::Stream;
 use crate::timers::Timers;
+use crate::web;
 use crate::{Ending, PodArgs};
 
 /// Why a pod could not start. The session is as it was.
@@ -133,7 +134,9 @@ fn start(mut args: PodArgs, store: Arc<dyn Store>) -> Result<(Driver, UnixListen
     }
     // Trying what the kernel offers takes a process and some milliseconds: meanwhile everything else is made.
     let helper = args.helper.clone();
-    let tried = std::thread::spawn(move || helper.map_or(Tier::D, |helper| tier_of(&helper)));
+    let tried = std::thread::spawn(move || {
+        helper.map_or(Tier::D, |helper| minke_exec::probe::best_tier_with(&helper))
+    });
     let state = State::replay(open.replay.iter().map(|sealed| &sealed.entry));
     let (Some(about), Some(name)) = (state.facts.about.clone(), state.facts.name.clone()) else {
         return Err(BootError::NoStart);
@@ -238,7 +241,13 @@ fn assemble(
     let around = around.for_pod(scope.row().name.as_str());
     let library = library.with_files(Arc::clone(&kit.files));
     let mut models = Models::new(library.clone(), mail.clone());
-    let (boot, introduction, alerts) = boot(&state, &scope, (&around, &mut models), &kit);
+    let (boot, introduction, mut alerts) = boot(&state, &scope, (&around, &mut models), &kit);
+    let proxied = web::proxy(&state.manifest.sandbox.network, &scope.dir().join("proxy.sock"), &mail);
+    let mut kit = kit;
+    match proxied {
+        Ok(proxy) => kit.proxy = proxy,
+        Err(why) => alerts.push(format!("commands reach no host: {why}")),
+    }
     let captures = Captures::new(Arc::clone(&kit.files), Arc::clone(&cover), library.clone(), mail.clone());
     let toolbox =
         Toolbox { offered: kit.tools.clone(), clients: vec![captures.undo()], files: Arc::clone(&kit.files) };
@@ -354,8 +363,4 @@ fn boot(
         own: kit.own.clone(),
     };
     (boot, introduction, found.alerts)
-}
-
-fn tier_of(_helper: &crate::Helper) -> Tier {
-    Tier::A
 }

@@ -341,8 +341,11 @@ fn prepare(
     let action = tool.prepare(arguments, place)?;
     let own = tool.own(arguments)?;
     let mut prepared = Prepared { own, ..Prepared::new(tool.class(), action) };
-    let Some(Previewed { mut preview, before }) = tool.preview(arguments, &prepared.action, place)? else {
-        return Ok(prepared);
+    let (mut preview, before) = match tool.preview(arguments, &prepared.action, place) {
+        Ok(Some(Previewed { preview, before })) => (preview, before),
+        // What could not be looked at is judged by what it would touch; if it may be done, doing it says what is wrong.
+        Ok(None) | Err(ToolError::Failed(_)) => return Ok(prepared),
+        Err(e) => return Err(e),
     };
     let unseen = |e: &dyn std::fmt::Display| {
         ToolError::Failed(format!("nothing was done, since keys could not be looked for: {e}"))

@@ -202,6 +202,7 @@ impl Driver {
                 let after_seq = self.log.head().seq;
                 self.outlet.push(None, outlet::Item::Live { event, after_seq, run });
             }
+            Mail::Reached(what) => self.take(What::Reached(what)),
             Mail::Captured { run, when, captured } => self.take(What::Captured { run, when, captured }),
             Mail::FileChecked { task, call_id, found } => {
                 if self.calls.is_over(task, &call_id) {

@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use minke_exec::command::{Commands, CommandsConfig, Veil};
 use minke_exec::fence::{EnvRules, FenceSpec, Helper, Network, PodDirs};
+use minke_exec::proxy::Proxy;
 use minke_files::{Files, FilesConfig, TmpAlias};
 use minke_llm::Cover;
 use minke_manifest::{Manifest, SandboxMode};
@@ -43,11 +44,13 @@ pub(crate) struct Kit {
     pub(crate) own: Scope,
     /// What a client should know about all this.
     pub(crate) notices: Vec<String>,
+    /// Ends with the pod.
+    pub(crate) proxy: Option<Proxy>,
 }
 
 impl Kit {
     pub(crate) fn make(making: Making<'_>) -> Kit {
-        let Making { scope, tier, .. } = making;
+        let Making { scope, manifest, tier, .. } = making;
         let making = &making;
         let mut notices = Vec::new();
         let files = Files::new(files_config(making)).unwrap_or_else(|e| {
@@ -58,10 +61,15 @@ impl Kit {
         let commands =
             tier.offers_commands().then(|| Arc::new(Commands::new(commands_config(making, &files))));
         notices.extend(notice(tier));
+        let reaches = moves_tmp(tier) || tier == Tier::C;
+        if manifest.sandbox.network != minke_manifest::Network::Off && !reaches {
+            notices.push(format!("commands reach no host: tier {tier} cannot hold them to the pod's proxy"));
+        }
         let tools = minke_tools::builtin(&minke_tools::Kit {
             files: Arc::clone(&files),
             commands: commands.clone(),
             offers_commands: tier.offers_commands(),
+            web: crate::web::settings(manifest.web.as_ref(), &mut notices),
         });
         if let Some(rule) = minke_policy::deny_inside_write(scope).filter(|_| tier == Tier::B) {
             notices.push(format!(
@@ -69,7 +77,7 @@ impl Kit {
                 rule.target
             ));
         }
-        Kit { files, commands, tools, tier, own: own(making), notices }
+        Kit { files, commands, tools, tier, own: own(making), notices, proxy: None }
     }
 }
 
@@ -119,10 +127,11 @@ fn commands_config(making: &Making<'_>, files: &Arc<Files>) -> CommandsConfig {
     let Making { manifest, paths, dirs, tier, cover, .. } = *making;
     let sandbox = &manifest.sandbox;
     let network = match sandbox.network {
-        minke_manifest::Network::Off => Network::Off,
-        minke_manifest::Network::On | minke_manifest::Network::Hosts(_) => {
+        minke_manifest::Network::On | minke_manifest::Network::Hosts(_) if moves_tmp(tier) => {
             Network::Proxy { socket: dirs.proxy.clone() }
         }
+        // Elsewhere nothing would hold a command to the proxy, so it gets no network at all.
+        _ => Network::Off,
     };
     let made = FenceSpec {
         scope: Scope::default(),

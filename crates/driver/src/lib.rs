@@ -30,6 +30,7 @@ mod stop;
 mod stream;
 mod taken;
 mod timers;
+mod web;
 mod wire;
 
 pub use routes::wanted;

@@ -70,6 +70,8 @@ pub(crate) enum Mail {
         when: SnapshotWhen,
         captured: Result<Vec<SnapshotFile>, String>,
     },
+    /// A command has reached a host, or was not let.
+    Reached(serde_json::Value),
     FileChecked {
         task: TaskId,
         call_id: CallId,

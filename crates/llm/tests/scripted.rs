@@ -163,7 +163,7 @@ async fn a_turn_thinks_then_speaks_then_calls() {
         tool = "Read"
         args = { file_path = "{{cwd}}/a", n = [1, "{{prompt}}"] }
         [[turn.call]]
-        tool = "Note"
+        tool = "Write"
         raw = "{not json"
         id = "mine"
         "#,
@@ -263,7 +263,7 @@ async fn statuses_are_sorted_like_a_providers() {
 #[tokio::test]
 async fn a_stream_is_cut_after_its_blocks_or_inside_the_last_one() {
     let model = script(
-        "[[turn]]\ntext = 'whole'\ncut = true\n[[turn]]\ntext = 'fine'\ncut_after = 6\nchunk = 4\n[[turn.call]]\ntool = 'Note'\nargs = { line = 'x' }\n[[turn]]\ncut = true",
+        "[[turn]]\ntext = 'whole'\ncut = true\n[[turn]]\ntext = 'fine'\ncut_after = 6\nchunk = 4\n[[turn.call]]\ntool = 'Write'\nargs = { line = 'x' }\n[[turn]]\ncut = true",
     );
     let whole = nth(&model, 0).await;
     assert!(matches!(whole.events.last(), Some(ModelEvent::BlockStop { index: 0, .. })));
@@ -430,7 +430,7 @@ async fn the_demonstration_notes_then_reads_then_ends() {
             }
         }
     }
-    assert_eq!(called, ["Note", "Read"]);
+    assert_eq!(called, ["Bash", "Read", "Bash"]);
     assert_eq!(stops, [StopReason::ToolUse, StopReason::ToolUse, StopReason::EndTurn]);
 }
 

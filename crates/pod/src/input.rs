@@ -59,6 +59,8 @@ pub enum What {
         when: SnapshotWhen,
         captured: Result<Vec<SnapshotFile>, String>,
     },
+    /// A command has reached a host through the pod's proxy, or was not let: where to, and how many bytes.
+    Reached(Value),
     Timer(Timer),
     /// SIGTERM or SIGINT.
     Signal,

@@ -31,7 +31,7 @@ pub use audit::Audit;
 pub use birth::{Forking, Moment, NewSession, Task, Visit, Visitor, Written, fork, new_session, visit};
 pub use input::*;
 pub use orders::UNDO;
-pub use pod::Pod;
+pub use pod::{NETWORK, Pod};
 pub use rewind::{RewindScan, Target};
 pub use state::State;
 pub use step::*;

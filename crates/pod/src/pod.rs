@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 use minke_record::{
-    Actor, Alert, AlertLevel, AlertSource, CallId, Carry, Draft, Durability, Entry, Ids, Kind, Millis, Route,
+    Actor, Alert, AlertLevel, AlertSource, CallId, Carry, Draft, Durability, Entry, Extension, Ids, Kind, Millis, Route,
     RunId, limits,
 };
 
@@ -18,6 +18,9 @@ use crate::{ReplyTo, ShutdownMode, Timer};
 
 /// A carry is written this many entries before the limit, so that no step can run past it.
 const CARRY_MARGIN: u64 = 1_000;
+
+/// Extensions of this domain say what commands have reached.
+pub const NETWORK: &str = "network";
 
 /// One agent: what it knows (durable, `state`) and what is going on in this life of it (`now`).
 #[derive(Debug, Clone)]
@@ -162,6 +165,9 @@ impl Pod {
             What::CallEnded { call_id, ended } => self.call_ended(&mut m, &call_id, ended),
             What::FileChecked { call_id, found } => self.file_checked(&mut m, &call_id, found),
             What::Captured { run, when, captured } => self.captured(&mut m, run, &when, captured),
+            What::Reached(payload) => {
+                self.note(&mut m, Extension { domain: NETWORK.to_owned(), payload });
+            }
             What::Timer(timer) => self.timer(&mut m, timer),
             What::Signal => self.stop_by_signal(&mut m, "a signal"),
             What::Clients(count) => self.life.clients = count,

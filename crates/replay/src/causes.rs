@@ -5,7 +5,7 @@
 //! order, and the first that leads to what stands in the log is what happened. None can lead there by itself: a plan
 //! holds inputs, and the entries are the mind's.
 
-use minke_pod::{FileFound, Timer, What};
+use minke_pod::{FileFound, NETWORK, Timer, What};
 use minke_record::{AlertLevel, Entry, Kind, LlmOutcome, Route, StateWord};
 
 use crate::ReplayError;
@@ -143,6 +143,9 @@ impl<'l> Look<'l> {
             | Kind::Progress(_) => Ok(vec![self.set(step)]),
             Kind::Checkpoint(e) => Ok(vec![self.checkpoint(e)]),
             Kind::Snapshot(e) => self.captured(mind, step, e),
+            Kind::Extension(e) if e.domain == NETWORK => {
+                Ok(vec![vec![What::Reached(e.payload.clone()).into()]])
+            }
             // Begun elsewhere, or of kinds that no pod of this version begins a step with.
             Kind::SessionStart(_)
             | Kind::Opened(_)

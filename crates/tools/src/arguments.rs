@@ -1,6 +1,5 @@
 //! From a call's arguments to something that can be done, and back to a result that fits.
 
-use std::ffi::OsString;
 use std::path::{Component, Path, PathBuf};
 
 use minke_record::limits::SUMMARY_BYTES;
@@ -112,9 +111,4 @@ pub(crate) fn off_the_loop(work: impl FnOnce() -> Result<ToolOutput, ToolError> 
             ))),
         }
     })
-}
-
-/// A path's last part, for messages.
-pub(crate) fn file_name(path: &Path) -> OsString {
-    path.file_name().unwrap_or(path.as_os_str()).to_owned()
 }

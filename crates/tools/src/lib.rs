@@ -1,19 +1,19 @@
 //! Tools: what a model may call, one file each.
 //!
-//! Here: Read and Note, and what they share: arguments (`arguments`), opening a path for writing beneath a directory
-//! (`beneath`). Elsewhere: the contract (`tool`), who may call them (`policy`), when they run (`pod`).
+//! Here: the tools, in groups that share something: files (`read`, `write`, `edit`), `search`, `shell`, `web`, and those
+//! that the mind carries out itself (`own`). Elsewhere: the contract (`tool`), files and processes (`files`, `exec`), who
+//! may call them (`policy`), when they run (`pod`).
 
 mod arguments;
-mod beneath;
 mod diff;
 mod edit;
 mod image;
-mod note;
 mod own;
 mod read;
 mod search;
 mod shell;
 mod text;
+mod web;
 mod write;
 
 use std::sync::Arc;
@@ -26,6 +26,7 @@ pub use edit::file_tools;
 pub use own::own_tools;
 pub use search::search_tools;
 pub use shell::shell_tools;
+pub use web::{FetchSettings, SearchKind, SearchSettings, WebSettings, web_tools, web_tools_in};
 
 /// What the tools of a pod work with.
 pub struct Kit {
@@ -34,24 +35,27 @@ pub struct Kit {
     pub commands: Option<Arc<Commands>>,
     /// Whether commands are offered at all.
     pub offers_commands: bool,
+    pub web: WebSettings,
 }
 
 impl Kit {
     /// Tools that say what they are and what they would touch, and can do nothing.
     pub fn idle() -> Kit {
-        Kit { files: Arc::new(Files::none()), commands: None, offers_commands: true }
+        let search = Some(SearchSettings::new(SearchKind::Brave));
+        let web = WebSettings { fetch: Some(FetchSettings::default()), search };
+        Kit { files: Arc::new(Files::none()), commands: None, offers_commands: true, web }
     }
 }
 
 /// Every built-in tool that this kit offers, sorted by name.
 pub fn builtin(kit: &Kit) -> Vec<Arc<dyn Tool>> {
-    let mut tools: Vec<Arc<dyn Tool>> = vec![Arc::new(note::Note)];
-    tools.extend(file_tools(&kit.files));
+    let mut tools = file_tools(&kit.files);
     if kit.offers_commands {
         tools.extend(shell_tools(kit.commands.clone()));
     }
     tools.extend(search_tools(&kit.files));
     tools.extend(own_tools());
+    tools.extend(web_tools(&kit.web));
     tools.sort_by_key(|tool| tool.spec().name);
     tools
 }
@@ -67,5 +71,19 @@ mod tests {
         for spec in specs {
             assert_eq!(spec.schema["additionalProperties"], false, "{}", spec.name);
         }
+    }
+
+    /// Every request carries them.
+    #[test]
+    fn what_tools_say_of_themselves_is_short() {
+        const DESCRIPTION: usize = 600;
+        const ALL: usize = 12 * 1024;
+        let mut all = 0;
+        for spec in builtin(&Kit::idle()).iter().map(|tool| tool.spec()) {
+            assert!(spec.description.len() <= DESCRIPTION, "{}: {}", spec.name, spec.description.len());
+            all += spec.name.len() + spec.description.len() + spec.schema.to_string().len();
+        }
+        eprintln!("all tools: {all} bytes");
+        assert!(all <= ALL, "{all} bytes");
     }
 }

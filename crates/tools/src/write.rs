@@ -32,7 +32,7 @@ impl Make for Content {
         let Content(content) = self;
         let mut form = match old {
             // An empty file has no form to keep.
-            Old::Text(old) if !(old.text.is_empty() && !old.form.mark) => old.form,
+            Old::Text(old) if !old.text.is_empty() || old.form.mark => old.form,
             Old::Text(_) | Old::Missing | Old::Binary(_) => Form::NEW,
         };
         if form.coding == Coding::Utf8AndBytes {

@@ -135,6 +135,12 @@ impl<'a> Home<'a> {
         Ok((start, Timings::read(&log)?))
     }
 
+    /// A file in the working directory.
+    pub(crate) fn write(&self, name: &str, text: &str) -> Result<(), String> {
+        let path = self.folder.path().join("work").join(name);
+        fs::write(path, text).map_err(|why| format!("cannot write {name}: {why}"))
+    }
+
     fn session_folder(&self, session: &str) -> PathBuf {
         let id = session.strip_prefix("s_").unwrap_or(session);
         self.folder.path().join("home/data/minke/sessions").join(id)

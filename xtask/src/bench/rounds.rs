@@ -1,6 +1,6 @@
 //! Rounds: what one tool round costs beside the model and the disk, and whether it grows.
 //!
-//! A round is from one `llm_call` to the next: the reply, a call of `Note`, its result. The scripted model answers at
+//! A round is from one `llm_call` to the next: the reply, a call of `Read`, its result. The scripted model answers at
 //! once, so what is left is ours. Elsewhere: when things happened (the timing shim).
 
 use std::fs::File;
@@ -21,7 +21,7 @@ const ROUND_BYTES: usize = 2_500;
 
 pub(crate) fn rounds(built: &Built) -> Result<Vec<Figure>, String> {
     let script = format!(
-        "[[turn]]\nrepeat = {ROUNDS}\ntext = \"On.\"\n[[turn.call]]\ntool = \"Note\"\nargs = {{ line = \"a round\" }}\n\n\
+        "[[turn]]\nrepeat = {ROUNDS}\ntext = \"On.\"\n[[turn.call]]\ntool = \"Read\"\nargs = {{ file_path = \"small.txt\" }}\n\n\
          [[turn]]\ntext = \"Done.\"\n"
     );
     let model = built.script("rounds.toml", &script)?;
@@ -29,6 +29,7 @@ pub(crate) fn rounds(built: &Built) -> Result<Vec<Figure>, String> {
     let (mut syncs, mut barriers) = (Vec::new(), Vec::new());
     for _ in 0..RUNS {
         let home = Home::new(built)?;
+        home.write("small.txt", "a line\n")?;
         let (_, timings) = home.timed_exec(&model)?;
         let asks: Vec<u64> = timings
             .0

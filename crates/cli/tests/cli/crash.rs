@@ -2,14 +2,14 @@
 
 use serde_json::Value;
 
-use crate::world::{World, kill};
+use crate::world::{UNFENCED, World, kill};
 
 const SLOW: &str = r#"
 [[turn]]
 text = "First."
 [[turn.call]]
-tool = "Note"
-args = { line = "once" }
+tool = "Bash"
+args = { command = "echo once >> NOTES.md" }
 [[turn]]
 steps = [{ text = "Half" }, { delay_ms = 60000 }, { text = " and half." }]
 [[turn]]
@@ -20,7 +20,8 @@ text = "Later."
 fn killed() -> World {
     let world = World::new();
     world.write("s.toml", SLOW);
-    let mut going = world.start(&["exec", "--json", "--name", "tale", "--model", "scripted:s.toml", "go"]);
+    let exec = ["exec", "--json", "--name", "tale", "--model", "scripted:s.toml", "go"];
+    let mut going = world.start(&[&exec[..], &UNFENCED].concat());
     going.until("Half");
     kill(&world.only_pod()["pid"]);
     let done = going.end();

@@ -3,7 +3,7 @@
 use rustix::process::Signal;
 use serde_json::Value;
 
-use crate::world::{Done, World};
+use crate::world::{Done, UNFENCED, World};
 
 const NOTE: &str = r#"
 chunk = 4
@@ -11,8 +11,8 @@ chunk = 4
 thinking = "Think first."
 text = "I note it."
 [[turn.call]]
-tool = "Note"
-args = { line = "once" }
+tool = "Write"
+args = { file_path = "NOTES.md", content = "once\n" }
 [[turn]]
 text = "Noted: {{result}}"
 "#;
@@ -25,8 +25,8 @@ const SLOW: &str = r#"
 [[turn]]
 text = "First."
 [[turn.call]]
-tool = "Note"
-args = { line = "once" }
+tool = "Write"
+args = { file_path = "NOTES.md", content = "once\n" }
 [[turn]]
 steps = [{ text = "Half" }, { delay_ms = 60000 }, { text = " and half." }]
 [[turn]]
@@ -39,9 +39,9 @@ fn exec_in_a_fresh_home_streams_calls_the_tool_and_ends() {
     world.write("s.toml", NOTE);
     let Done { code, out, err } = world.run(&["exec", "--model", "scripted:s.toml", "go"]);
     assert_eq!(code, Some(0), "{err}");
-    assert!(out.starts_with("I note it.\nNoted: noted in NOTES.md"), "{out}");
+    assert!(out.starts_with("I note it.\nNoted: created "), "{out}");
     assert!(out.ends_with('\n') && !out.contains('\u{1b}'), "plain lines in a pipe: {out:?}");
-    assert!(err.contains("Note") && err.contains("finished · 2 turns"), "{err}");
+    assert!(err.contains("Write") && err.contains("finished · 2 turns"), "{err}");
     assert_eq!(world.read("NOTES.md"), "once\n");
     world.verify();
     assert_eq!(world.json(&["ps", "--json"]), Value::Array(Vec::new()), "its pod stops at the end");
@@ -249,10 +249,10 @@ fn a_closed_pipe_is_no_error() {
 #[test]
 fn the_newest_keys_of_the_manifest_are_set_and_a_limit_exits_with_4() {
     let world = World::new();
-    let turn = "[[turn]]\nrepeat = 9\n[[turn.call]]\ntool = \"Note\"\nargs = { line = \"again\" }\n";
+    let turn = "[[turn]]\nrepeat = 9\n[[turn.call]]\ntool = \"Bash\"\nargs = { command = \"echo again >> NOTES.md\" }\n";
     world.write("s.toml", turn);
     let args = ["exec", "--set", "worker.max_turns=2", "--model", "scripted:s.toml", "go"];
-    let done = world.run(&args);
+    let done = world.run(&[&args[..], &UNFENCED].concat());
     assert_eq!(done.code, Some(4), "{done:?}");
     assert_eq!(world.read("NOTES.md"), "again\nagain\n");
     world.verify();

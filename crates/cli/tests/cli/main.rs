@@ -8,6 +8,7 @@ mod doctor;
 mod exec;
 mod failures;
 mod front;
+mod hands;
 mod hostile;
 mod images;
 mod live;

@@ -50,7 +50,7 @@ fn the_second_ctrl_c_does_not_wait_for_a_pod_that_hangs() {
     let world = World::new();
     world.write("s.toml", SLOW);
     let mut going = world.start(&["exec", "--name", "tale", "--model", "scripted:s.toml", "go"]);
-    going.until_said("no fence");
+    going.until("Half");
     let pid = world.only_pod()["pid"].as_i64().unwrap();
     let pod = Pid::from_raw(i32::try_from(pid).unwrap()).unwrap();
     kill_process(pod, Signal::STOP).unwrap();

@@ -118,6 +118,7 @@ const DIFFERS: &[&str] = &[
     "created",
     "pid",
     "boot_id",
+    "own",
     // hashes
     "h",
     "request_hash",

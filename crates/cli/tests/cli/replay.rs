@@ -15,8 +15,8 @@ chunk = 4
 thinking = "Look first."
 text = "I will note it."
 [[turn.call]]
-tool = "Note"
-args = { line = "once" }
+tool = "Write"
+args = { file_path = "NOTES.md", content = "once\n" }
 [[turn.call]]
 tool = "Read"
 args = { file_path = "{{cwd}}/plan.txt" }
@@ -162,7 +162,7 @@ fn a_session_replays_whatever_its_settings() {
         ("worker.max_tokens=100", 0, 0),
     ] {
         let world = World::new();
-        world.write("s.toml", "[[turn]]\n[[turn.call]]\ntool = \"Note\"\nargs = { line = \"x\" }\n[[turn]]\ntext = \"Hello.\"\n");
+        world.write("s.toml", "[[turn]]\n[[turn.call]]\ntool = \"Write\"\nargs = { file_path = \"x\", content = \"x\" }\n[[turn]]\ntext = \"Hello.\"\n");
         let exec = ["exec", "--name", "tale", "--set", setting, "--model", "scripted:s.toml", "go"];
         assert_eq!(world.run(&exec).code, Some(code), "{setting}");
         assert_eq!(identical(&world, "tale")["from_log"], from_log, "{setting}");

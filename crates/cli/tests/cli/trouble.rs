@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use serde_json::Value;
 
-use crate::world::{Done, World};
+use crate::world::{Done, UNFENCED, World};
 
 /// An error is one screen: what, why or what to do, and no debug form of a type.
 #[track_caller]
@@ -117,9 +117,11 @@ fn bounded(world: &World, blocks: u32, args: &[&str]) -> Done {
 fn a_disk_that_fills_up_ends_the_run_and_loses_nothing() {
     let world = World::new();
     let text = format!("[[turn]]\nrepeat = 50\ntext = \"{}\"\n", "word ".repeat(2_000));
-    let turn = format!("{text}[[turn.call]]\ntool = \"Note\"\nargs = {{ line = \"again\" }}\n");
+    let turn =
+        format!("{text}[[turn.call]]\ntool = \"Bash\"\nargs = {{ command = \"echo again >> NOTES.md\" }}\n");
     world.write("s.toml", &turn);
-    let done = bounded(&world, 256, &["exec", "--name", "tale", "--model", "scripted:s.toml", "go"]);
+    let exec = ["exec", "--name", "tale", "--model", "scripted:s.toml", "go"];
+    let done = bounded(&world, 256, &[&exec[..], &UNFENCED].concat());
     assert_eq!(done.code, Some(74), "{}", done.err);
     assert!(done.err.contains("error: "), "{}", done.err);
     world.verify();

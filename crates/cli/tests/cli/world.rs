@@ -12,6 +12,9 @@ pub(crate) struct World {
     home: PathBuf,
 }
 
+/// For tests whose commands must run on any machine and are about something else than the fence.
+pub(crate) const UNFENCED: [&str; 3] = ["--unsandboxed", "--posture", "full"];
+
 /// What a command gave.
 #[derive(Debug)]
 pub(crate) struct Done {
@@ -232,7 +235,8 @@ pub(crate) fn kill(pid: &Value) {
 /// Whether commands run here without a question, because the kernel holds them. Where it does not the test is skipped,
 /// visibly.
 pub(crate) fn commands_are_held(test: &str) -> bool {
-    let held = true;
+    let helper = minke_exec::fence::Helper::at(env!("CARGO_BIN_EXE_minke"));
+    let held = minke_exec::probe::best_tier_with(&helper).holds();
     if !held {
         assert!(std::env::var_os("MINKE_NO_SKIP").is_none(), "{test} needs a fence of tier A");
         eprintln!("SKIPPED: {test}: no fence of tier A on this machine");

@@ -99,7 +99,7 @@ impl<'a> Bench<'a> {
         let mut all = Lines::new();
         for session in place.sessions() {
             let lines = witness::logged(&session);
-            let (began, ended) = witness::calls(&lines, "Note");
+            let (began, ended) = witness::calls(&lines, "Write");
             dispatched += began;
             done += ended;
             all.extend(lines);
@@ -163,7 +163,7 @@ fn script_of(rounds: usize) -> String {
     let mut script = String::from("loop = true\n");
     for round in 0..rounds {
         script.push_str(&format!(
-            "\n[[turn]]\ntext = \"Round {round}.\"\n[[turn.call]]\ntool = \"Note\"\nargs = {{ line = \"round {round}\" }}\n"
+            "\n[[turn]]\ntext = \"Round {round}.\"\n[[turn.call]]\ntool = \"Write\"\nargs = {{ file_path = \"note-{round}.md\", content = \"round {round}\" }}\n"
         ));
     }
     script.push_str("\n[[turn]]\ntext = \"All is noted.\"\n");
@@ -254,7 +254,9 @@ impl Place {
     }
 
     fn notes(&self) -> usize {
-        std::fs::read_to_string(self.root.join("work/NOTES.md")).map_or(0, |text| text.lines().count())
+        let is_note = |name: &str| name.starts_with("note-") && name.ends_with(".md");
+        let listed = std::fs::read_dir(self.root.join("work")).into_iter().flatten().flatten();
+        listed.filter(|item| item.file_name().to_str().is_some_and(is_note)).count()
     }
 
     /// Waits until every process of the run is gone. If the launcher may have been killed, its pod has nobody to stop

@@ -89,8 +89,8 @@ fn a_tool_is_called_and_its_result_comes_back() {
         r#"
         [[turn]]
         [[turn.call]]
-        tool = "Note"
-        args = { line = "remember" }
+        tool = "Write"
+        args = { file_path = "NOTES.md", content = "remember\n" }
         [[turn]]
         [[turn.call]]
         tool = "Read"

@@ -174,7 +174,7 @@ fn nothing_is_shown_acknowledged_or_done_before_it_is_synced() {
     let disk = HeldDisk::default();
     let home = Home::on(Arc::new(disk.clone()));
     let session = home.session(
-        "[[turn]]\n[[turn.call]]\ntool = \"Note\"\nargs = { line = \"x\" }\n[[turn]]\ntext = \"y\"\n",
+        "[[turn]]\n[[turn.call]]\ntool = \"Write\"\nargs = { file_path = \"NOTES.md\", content = \"x\" }\n[[turn]]\ntext = \"y\"\n",
     );
     let pod = home.start(session);
     let mut watcher = pod.attach();
@@ -205,7 +205,7 @@ fn a_call_that_is_stopped_before_it_was_started_never_starts() {
     let session = home.session(
         r#"
         [[turn]]
-        steps = [{ text = "wait" }, { delay_ms = 500 }, { call = { tool = "Note", args = { line = "x" } } }]
+        steps = [{ text = "wait" }, { delay_ms = 500 }, { call = { tool = "Write", args = { file_path = "NOTES.md", content = "x" } } }]
         "#,
     );
     let pod = home.start(session);

@@ -186,11 +186,12 @@ fn tell(path: &Path, diff: &Diff, created: bool, remarks: &[String]) -> ToolOutp
     let path = show(path);
     if created {
         let remarks = (!remarks.is_empty()).then(|| remarks.join("\n"));
-        return output(format!("created {path}: {added} lines"), remarks);
+        let s = if added == 1 { "" } else { "s" };
+        return output(format!("created {path}: {added} line{s}"), remarks);
     }
     let summary = match line {
         0 => format!("changed {path}: only in how its lines end or its characters are written"),
-        line => format!("changed {path} at line {line}: {added} lines in, {removed} out"),
+        line => format!("changed {path} at line {line}: {added} in, {removed} out"),
     };
     let mut content = text.clone();
     for remark in remarks {

@@ -2,13 +2,12 @@
 //!
 //! Class once. A non-zero exit is a result: what it means is for the model to say.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use minke_exec::command::{COMMAND_BYTES, Commands, FILE_BYTES, Finished, RunOrder};
 use minke_record::{Action, Class, ToolSpec};
-use minke_tool::{Call, News, Place, Running, Tool, ToolError, ToolOutput};
+use minke_tool::{Call, Place, Running, Tool, ToolError, ToolOutput};
 use serde::Deserialize;
 use serde_json::json;
 
@@ -17,6 +16,9 @@ use crate::arguments::{output, parse};
 
 const TIMEOUT: Duration = Duration::from_secs(120);
 const TIMEOUT_MOST: Duration = Duration::from_secs(600);
+
+/// How the pod names the calls of its model; a client's call cannot be named so.
+const POD_NAMED: &str = "call_";
 
 pub(super) struct Bash {
     pub(super) commands: Option<Arc<Commands>>,
@@ -122,22 +124,21 @@ impl Tool for Bash {
     }
 
     fn run(&self, arguments: &str, call: &Call) -> Running {
-        let (cwd, news) = (call.place.cwd.clone(), call.news.clone());
+        let call = call.clone();
         with_commands("Bash", self.commands.as_ref(), Checked::parse(arguments), |commands, checked| {
-            run(commands, checked, cwd, news)
+            run(commands, checked, call)
         })
     }
 }
 
-async fn run(
-    commands: Arc<Commands>,
-    checked: Checked,
-    cwd: PathBuf,
-    news: News,
-) -> Result<ToolOutput, ToolError> {
+async fn run(commands: Arc<Commands>, checked: Checked, call: Call) -> Result<ToolOutput, ToolError> {
     let Checked { command, timeout, background, tty } = checked;
     let line = first_line(&command);
-    let order = RunOrder { id: commands.new_id(), command, cwd, timeout, tty };
+    let (cwd, news) = (call.place.cwd.clone(), call.news);
+    // What is kept of its output is found again by the call's name. Only names that the pod gave are names of files.
+    let named = !background && call.id.0.starts_with(POD_NAMED) && !call.id.0.contains(['/', '\0']);
+    let id = if named { call.id.0 } else { commands.new_id() };
+    let order = RunOrder { id, command, cwd, timeout, tty };
     if background {
         let id = order.id.clone();
         commands.start(order, &news).await.map_err(explain)?;

@@ -96,7 +96,11 @@ impl Web {
             self.outside.find(&host, self.reach == Reach::Near).await.map_err(|e| e.to_string())?;
         }
         let client = self.client(url.scheme() == "https")?;
-        client.get(url.clone()).headers(headers).send().await.map_err(|e| explain(&e))
+        client.get(url.clone()).headers(headers).send().await.map_err(|e| {
+            let passed_by =
+                if e.is_connect() { passed_by(|name| std::env::var_os(name).is_some()) } else { None };
+            format!("{}{}", explain(&e), passed_by.unwrap_or_default())
+        })
     }
 
     fn client(&self, secure: bool) -> Result<Client, String> {
@@ -189,6 +193,15 @@ pub(super) async fn read_body(response: &mut Response, most: usize) -> Result<(V
     Ok((body, false))
 }
 
+/// A proxy that is there and not used may be why nothing is reached.
+fn passed_by(is_set: impl Fn(&str) -> bool) -> Option<String> {
+    let variables = ["HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"];
+    let variable = variables.into_iter().find(|name| is_set(name))?;
+    Some(format!(
+        "; the proxy in {variable} is not used, because behind one nobody can check which address is dialled"
+    ))
+}
+
 /// What went wrong, in our own words where it was our own refusal.
 fn explain(error: &reqwest::Error) -> String {
     let mut cause: Option<&(dyn Error + 'static)> = error.source();
@@ -210,4 +223,15 @@ fn chain(error: &reqwest::Error) -> String {
     }
     parts.dedup();
     parts.join(": ").chars().take(CHAIN_CHARS).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_proxy_that_is_passed_by_is_named() {
+        assert_eq!(passed_by(|_| false), None);
+        assert!(passed_by(|name| name == "https_proxy").is_some_and(|words| words.contains("https_proxy")));
+    }
 }
