@@ -216,9 +216,9 @@ fn grow(root: &Path, files: usize) -> std::io::Result<u64> {
             folder_number % 7,
             folder_number % 41
         ));
-        if n % FILES_A_FOLDER == 0 {
+        if n.is_multiple_of(FILES_A_FOLDER) {
             fs::create_dir_all(&folder)?;
-            if folder_number % 20 == 0 {
+            if folder_number.is_multiple_of(20) {
                 fs::write(folder.join(".gitignore"), "*.tmp\n!keep.tmp\n")?;
             }
         }
@@ -243,7 +243,7 @@ fn source(n: usize) -> String {
                 .push_str(&format!("const NAME_{line}: &str = \"some text that is here for its length\";\n")),
         }
     }
-    if n % 1_999 == 0 {
+    if n.is_multiple_of(1_999) {
         text.push_str("// a needle_word lies here\n");
     }
     text

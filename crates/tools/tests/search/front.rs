@@ -233,7 +233,7 @@ async fn what_cannot_be_read_is_counted_and_the_rest_is_searched() {
     write(&root.join("shut.txt"), "hit");
     fs::create_dir(root.join("shut")).unwrap();
     for shut in ["shut.txt", "shut"] {
-        fs::set_permissions(root.join(shut), fs::Permissions::from_mode(0)).unwrap();
+        fs::set_permissions(root.join(shut), fs::Permissions::from_mode(0o000)).unwrap();
     }
     let output = tools.run("Grep", json!({"pattern": "hit"})).await.unwrap();
     assert!(
