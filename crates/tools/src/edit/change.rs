@@ -186,7 +186,7 @@ fn tell(path: &Path, diff: &Diff, created: bool, remarks: &[String]) -> ToolOutp
     let path = show(path);
     if created {
         let remarks = (!remarks.is_empty()).then(|| remarks.join("\n"));
-        let s = if added == 1 { "" } else { "s" };
+        let s = if *added == 1 { "" } else { "s" };
         return output(format!("created {path}: {added} line{s}"), remarks);
     }
     let summary = match line {
