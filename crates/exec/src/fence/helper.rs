@@ -173,7 +173,11 @@ pub(super) fn launch(errand: &Errand, stdio: [OwnedFd; 3], line: &UnixStream) ->
 fn become_command(errand: &Errand, stdio: [OwnedFd; 3]) -> Result<std::convert::Infallible, Failure> {
     rustix::process::setsid().step(|| "making a session".to_owned())?;
     #[cfg(target_os = "linux")]
-    let stdio = own_null_devices(stdio).step(|| "opening the null device".to_owned())?;
+    let stdio = if errand.plan.walls.has(Walls::DEVICES) {
+        own_null_devices(stdio).step(|| "opening the null device".to_owned())?
+    } else {
+        stdio
+    };
     let [stdin, stdout, stderr] = stdio;
     rustix::stdio::dup2_stdin(&stdin).step(|| "setting standard input".to_owned())?;
     rustix::stdio::dup2_stdout(&stdout).step(|| "setting standard output".to_owned())?;

@@ -38,14 +38,10 @@ pub(super) fn build(plan: &Plan, layers: &[Layer]) -> Result<(), Failure> {
         attributes |= Attributes::READ_ONLY;
     }
     sys::set_attributes(root.as_fd(), attributes, true).step(|| "making the root read-only".to_owned())?;
-    let empties = Empties::new()?;
+    // Something is mounted over either of them later, unless a test leaves that wall out.
+    let empties = Empties::new(Path::new(if plan.walls.has(Walls::TMP) { "/tmp" } else { "/dev" }))?;
     for (layer, clone) in layers.iter().zip(clones) {
         attach_layer(layer, clone, &empties).step(|| format!("mounting {}", layer.at.display()))?;
-    }
-    if !plan.walls.has(Walls::TMP) {
-        // Only in tests: what the masks were made from is not to stand in for the wall that was left out.
-        rustix::mount::unmount("/tmp", rustix::mount::UnmountFlags::DETACH)
-            .step(|| "showing the machine's /tmp".to_owned())?;
     }
     if plan.walls.has(Walls::DEVICES) {
         make_devices(devices)?;
@@ -135,15 +131,15 @@ struct Empties {
 }
 
 impl Empties {
-    /// Lies below `/tmp`, where the pod's own is mounted over it later.
-    fn new() -> Result<Empties, Failure> {
+    /// Lies at a place that is covered later.
+    fn new(at: &Path) -> Result<Empties, Failure> {
         let make = || -> io::Result<Empties> {
             let mount = memory(MASK_BYTES, "0755")?;
             rustix::fs::mkdirat(&mount, "directory", Mode::from_raw_mode(0o555))?;
             let made = OFlags::CREATE | OFlags::WRONLY | OFlags::CLOEXEC;
             drop(rustix::fs::openat(&mount, "file", made, Mode::from_raw_mode(0o444))?);
             sys::set_attributes(mount.as_fd(), Attributes::READ_ONLY, false)?;
-            attach(&mount, &open_place(Path::new("/tmp"))?)?;
+            attach(&mount, &open_place(at)?)?;
             let open = |name| rustix::fs::openat(&mount, name, OFlags::PATH | OFlags::CLOEXEC, Mode::empty());
             Ok(Empties { directory: open("directory")?, file: open("file")? })
         };
