@@ -785,6 +785,31 @@ async fn many_clients_at_once_are_all_served() {
     assert_eq!(server.connections(), 100);
 }
 
+/// Ends of all kinds, many times: what they held is given back.
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn connections_leave_nothing_behind() {
+    let (_server, setup) = usual(OK).await;
+    let open = || std::fs::read_dir("/proc/self/fd").expect("our own descriptors").count();
+    let before = open();
+    for turn in 0..400 {
+        let request = match turn % 4 {
+            0 => "GET http://good.example/ HTTP/1.1\r\nHost: good.example\r\n\r\n",
+            1 => "CONNECT good.example:443 HTTP/1.1\r\n\r\n",
+            2 => "CONNECT other.example:443 HTTP/1.1\r\n\r\n",
+            _ => "nonsense\r\n\r\n",
+        };
+        let mut stream = setup.connect().await;
+        stream.write_all(request.as_bytes()).await.unwrap();
+        let mut head = [0; 12];
+        stream.read_exact(&mut head).await.unwrap();
+        // And away, whatever the other side is about to say.
+        drop(stream);
+    }
+    soon(|| (setup.tallies().len() == 400).then_some(())).await;
+    soon(|| (open() <= before).then_some(())).await;
+}
+
 /// The whole way: a command in a fence asks through its own loopback, the carrier takes it to the socket, the proxy
 /// judges. Shell alone, so that no program need be installed.
 #[cfg(target_os = "linux")]

@@ -19,7 +19,7 @@ const ANSWER_HEAD_BYTES: usize = 64 * 1024;
 /// The most interim answers (1xx) before the real one.
 const INTERIM: usize = 8;
 /// The longest reason in a status line; the body has the whole.
-const PHRASE_BYTES: usize = 200;
+const PHRASE_CHARS: usize = 400;
 /// What is read and dropped after a refusal, so that the client gets to see it.
 const DRAIN_BYTES: usize = 256 * 1024;
 const DRAIN_WAIT: Duration = Duration::from_secs(2);
@@ -68,7 +68,7 @@ impl Refusal {
         let Refusal { status, why } = self;
         // Many programs show nothing of a refused CONNECT but its status line.
         let printable = |c: char| if c.is_ascii_graphic() || c == ' ' { c } else { '?' };
-        let phrase: String = why.chars().take(PHRASE_BYTES).map(printable).collect();
+        let phrase: String = why.chars().take(PHRASE_CHARS).map(printable).collect();
         let body = format!("Minke: {why}\n");
         format!(
             "HTTP/1.1 {status} {phrase}\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: {}\r\n\
