@@ -80,7 +80,10 @@ impl Hand {
         let capture = match &mut *capture {
             Some(capture) => capture,
             none => {
-                let mut fresh = Capture::new(Limits::default());
+                let cover = Arc::clone(&self.cover);
+                // What cannot be looked at for keys is not kept either.
+                let secret = move |content: &[u8]| cover.is_in(content).unwrap_or(true);
+                let mut fresh = Capture::new(Limits::default()).without(secret);
                 fresh.resume(&self.seen_so_far()?);
                 none.insert(fresh)
             }

@@ -61,6 +61,8 @@ pub struct Taken {
     pub unnamed: u64,
     /// Files that are too large to be kept.
     pub large: u64,
+    /// Files that hold a secret, and are not kept either.
+    pub secret: u64,
     pub took: Duration,
 }
 
@@ -85,6 +87,23 @@ pub struct Capture {
     known: HashMap<String, Known>,
     /// What was looked at when the run began; none before the first one.
     begun: Option<Begun>,
+    secret: Secret,
+}
+
+/// Says which contents are not to be written anywhere.
+#[derive(Default)]
+struct Secret(Option<Box<dyn Fn(&[u8]) -> bool + Send + Sync>>);
+
+impl std::fmt::Debug for Secret {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(if self.0.is_some() { "Secret(asked)" } else { "Secret(none)" })
+    }
+}
+
+impl Secret {
+    fn is_in(&self, content: &[u8]) -> bool {
+        self.0.as_ref().is_some_and(|asks| asks(content))
+    }
 }
 
 #[derive(Debug, Clone)]
@@ -126,7 +145,12 @@ impl Known {
 
 impl Capture {
     pub fn new(limits: Limits) -> Capture {
-        Capture { limits, known: HashMap::new(), begun: None }
+        Capture { limits, known: HashMap::new(), begun: None, secret: Secret::default() }
+    }
+
+    /// Never keeps a content of which this is true: such a file is known, and cannot be put back.
+    pub fn without(self, secret: impl Fn(&[u8]) -> bool + Send + Sync + 'static) -> Capture {
+        Capture { secret: Secret(Some(Box::new(secret))), ..self }
     }
 
     /// Goes on from what an earlier process told: nothing of it is kept or told again.
@@ -270,6 +294,7 @@ impl Capture {
 /// A capture under way; nothing is known before it has ended well.
 struct Work<'a> {
     files: &'a Files,
+    secret: &'a Secret,
     limits: Limits,
     known: &'a HashMap<String, Known>,
     packer: Packer<'a>,
@@ -291,7 +316,18 @@ impl<'a> Work<'a> {
         let packer = Packer::new(keep, capture.limits.pack, places);
         let limits = capture.limits;
         let (known, looked, closed) = (&capture.known, Vec::new(), BTreeSet::new());
-        Work { files, limits, known, packer, looked, closed, taken, settled, buffer: Vec::new() }
+        Work {
+            files,
+            secret: &capture.secret,
+            limits,
+            known,
+            packer,
+            looked,
+            closed,
+            taken,
+            settled,
+            buffer: Vec::new(),
+        }
     }
 
     fn look(&mut self, found: &Found) -> Result<(), CaptureError> {
@@ -350,7 +386,11 @@ impl<'a> Work<'a> {
             return Ok(None);
         }
         let hash = Sha256::digest(&self.buffer).into();
-        self.packer.add(hash, &self.buffer).map_err(CaptureError::Keep)?;
+        if self.secret.is_in(&self.buffer) {
+            self.taken.secret += 1;
+        } else {
+            self.packer.add(hash, &self.buffer).map_err(CaptureError::Keep)?;
+        }
         Ok(Some(hash))
     }
 

@@ -1,6 +1,6 @@
 //! Undo: the write scope as it was, captured before a run's first call with side effects, and put back on demand.
 //!
-//! Here: capturing (`capture`, `walk`, `pack`), comparing (`state`), restoring (`restore`). Elsewhere: when it is done
+//! Here: capturing (`capture`, `walk`, `ignores`, `crew`, `pack`), comparing (`state`), restoring (`restore`). Elsewhere: when it is done
 //! (`pod`), where contents are kept (`session`), how files are reached (`files`).
 //!
 //! What is captured: regular files, symbolic links and directories that may be written, with their permissions. What is
@@ -9,6 +9,8 @@
 //! keep are watched: a change of one is named, not undone.
 
 mod capture;
+mod crew;
+mod ignores;
 mod pack;
 mod restore;
 mod state;

@@ -296,7 +296,7 @@ impl<'a> Undo<'a, '_> {
             return Ok(Vec::new());
         }
         let Some(name) = &line.blob else {
-            return Err("its old content was not kept, because it was too large".to_owned());
+            return Err("its old content was not kept, because it was too large or held a secret".to_owned());
         };
         if self.blob.as_ref().is_none_or(|(held, _)| held != name) {
             let blob =

@@ -8,14 +8,12 @@
 
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
-use std::io::Read;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-use ignore::Match;
-use ignore::gitignore::{Gitignore, GitignoreBuilder};
 use minke_files::{Entry, Files};
 use minke_policy::Level;
 use minke_record::{Permission, Scope};
@@ -23,12 +21,10 @@ use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
 
 use crate::capture::{CaptureError, Limits};
+use crate::crew::{Crew, Work};
+use crate::ignores::{Rules, rules_of};
 use crate::state::Kind;
 
-/// Ignore files of a directory, the strongest last.
-const IGNORE_FILES: [&str; 3] = [".git/info/exclude", ".gitignore", ".ignore"];
-/// An ignore file longer than this is none.
-const IGNORE_BYTES: u64 = 1024 * 1024;
 const GIT: &[u8] = b".git";
 /// Directories deeper than this are reached from the grant again: one descriptor a level would be too many.
 const HELD: usize = 64;
@@ -100,7 +96,6 @@ pub(crate) struct Walked {
     pub(crate) unreadable: u64,
     /// Names that are no text.
     pub(crate) unnamed: u64,
-    bytes: u64,
 }
 
 /// What was looked at when a run began.
@@ -113,29 +108,6 @@ pub(crate) struct Begun {
 impl Begun {
     fn saw(&self, path: &str) -> bool {
         !self.apart.contains(path) && minke_policy::level(&self.scope, path) == Level::Write
-    }
-}
-
-/// Ignore files from a directory upwards to the grant.
-struct Rules {
-    here: Vec<Gitignore>,
-    above: Option<Arc<Rules>>,
-}
-
-impl Rules {
-    fn ignores(&self, path: &Path, is_dir: bool) -> bool {
-        let mut at = Some(self);
-        while let Some(rules) = at {
-            for file in rules.here.iter().rev() {
-                match file.matched(path, is_dir) {
-                    Match::Ignore(_) => return true,
-                    Match::Whitelist(_) => return false,
-                    Match::None => {}
-                }
-            }
-            at = rules.above.as_deref();
-        }
-        false
     }
 }
 
@@ -152,7 +124,8 @@ struct Next {
     clear: bool,
 }
 
-struct Walker<'a> {
+/// What all who walk have in common.
+struct Ground<'a> {
     files: &'a Files,
     scope: &'a Scope,
     /// Everything below a grant may be written: nothing is denied, and every grant goes all the way down.
@@ -160,7 +133,16 @@ struct Walker<'a> {
     limits: &'a Limits,
     /// What was looked at when the run began, if one has: no more is looked at now.
     begun: Option<&'a Begun>,
+    /// How much has been found so far.
+    count: AtomicUsize,
+    bytes: AtomicU64,
+}
+
+/// One of those who walk.
+struct Walker<'a> {
+    ground: &'a Ground<'a>,
     walked: Walked,
+    /// Directories that were found in the one that is being listed.
     open: Vec<Next>,
 }
 
@@ -172,15 +154,39 @@ pub(crate) fn walk(
     begun: Option<&Begun>,
 ) -> Result<Walked, CaptureError> {
     let whole = scope.deny.is_empty() && scope.allow.iter().all(|rule| rule.recursive);
-    let mut walker =
-        Walker { files, scope, whole, limits, begun, walked: Walked::default(), open: Vec::new() };
+    let (count, bytes) = (AtomicUsize::new(0), AtomicU64::new(0));
+    let ground = Ground { files, scope, whole, limits, begun, count, bytes };
+    let new = || Walker { ground: &ground, walked: Walked::default(), open: Vec::new() };
+    let mut first = new();
     for root in roots(scope) {
-        walker.root(root)?;
-        while let Some(next) = walker.open.pop() {
-            walker.list(&next)?;
-        }
+        first.root(root)?;
     }
-    Ok(walker.walked)
+    let crew = Crew::new(std::mem::take(&mut first.open));
+    let mut walked = first.walked;
+    for part in crew.work(new)? {
+        walked.join(part.walked);
+    }
+    Ok(walked)
+}
+
+impl Work for Walker<'_> {
+    type Piece = Next;
+    type Error = CaptureError;
+
+    fn take(&mut self, next: Next) -> Result<Vec<Next>, CaptureError> {
+        self.list(&next)?;
+        Ok(std::mem::take(&mut self.open))
+    }
+}
+
+impl Walked {
+    fn join(&mut self, mut other: Walked) {
+        self.found.append(&mut other.found);
+        self.apart.append(&mut other.apart);
+        self.special += other.special;
+        self.unreadable += other.unreadable;
+        self.unnamed += other.unnamed;
+    }
 }
 
 /// Where the write grants begin: none that the walk of another comes to.
@@ -201,11 +207,11 @@ fn roots(scope: &Scope) -> Vec<&str> {
 impl Walker<'_> {
     /// A grant's own directory is not undone; a grant that is one file is.
     fn root(&mut self, root: &str) -> Result<(), CaptureError> {
-        let none = Arc::new(Rules { here: Vec::new(), above: None });
-        match self.files.entry(Path::new(root)) {
+        let none = Arc::new(Rules::default());
+        match self.ground.files.entry(Path::new(root)) {
             Ok(Some(entry)) if entry.kind == minke_files::Kind::Directory => {
                 let plain = root.split('/').all(is_plain);
-                let clear = self.files.may_read_all_below(Path::new(root));
+                let clear = self.ground.files.may_read_all_below(Path::new(root));
                 let path = root.to_owned();
                 self.open.push(Next { path, rules: none, found_in: None, depth: 0, plain, clear });
                 Ok(())
@@ -253,19 +259,19 @@ impl Walker<'_> {
         if let Some((above, name)) = next.found_in.as_ref().zip(path.file_name()) {
             let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
             let opened = || rustix::fs::openat(above, name, flags, Mode::empty()).ok();
-            return (next.clear || self.files.may_read(path)).then(opened).flatten();
+            return (next.clear || self.ground.files.may_read(path)).then(opened).flatten();
         }
         // If it leads elsewhere, a link was swapped in: then it is not this directory.
-        self.files.open_dir(path).ok().filter(|opened| opened.path == path).map(|opened| opened.dir)
+        self.ground.files.open_dir(path).ok().filter(|opened| opened.path == path).map(|opened| opened.dir)
     }
 
     /// Whether a path may be written, as far as names and the scope say so.
     fn is_writable(&self, path: &str, plain: bool) -> bool {
-        (self.whole || minke_policy::level(self.scope, path) == Level::Write)
+        (self.ground.whole || minke_policy::level(self.ground.scope, path) == Level::Write)
             // Only `files` knows what a person has lifted.
             && (plain
                 || minke_policy::protected(path).is_none()
-                || self.files.level(Path::new(path)) == Level::Write)
+                || self.ground.files.level(Path::new(path)) == Level::Write)
     }
 
     fn entry(
@@ -286,14 +292,14 @@ impl Walker<'_> {
             Err(Errno::NOENT) => return Ok(()),
             Err(_) => {
                 self.closed(path);
-                return self.check();
+                return self.count(0);
             }
         };
         let is_dir = FileType::from_raw_mode(found.st_mode) == FileType::Directory;
-        let unseen = self.begun.is_some_and(|begun| !begun.saw(&path));
+        let unseen = self.ground.begun.is_some_and(|begun| !begun.saw(&path));
         if unseen || rules.ignores(Path::new(&path), is_dir) {
             self.walked.apart.insert(path);
-            return self.check();
+            return self.count(0);
         }
         let plain = above.plain && is_plain(text);
         if !self.is_writable(&path, plain) {
@@ -323,18 +329,18 @@ impl Walker<'_> {
     }
 
     fn push(&mut self, found: Found) -> Result<(), CaptureError> {
-        if found.kind == Kind::File {
-            self.walked.bytes = self.walked.bytes.saturating_add(found.stamp.size);
-        }
+        let bytes = if found.kind == Kind::File { found.stamp.size } else { 0 };
         self.walked.found.push(found);
-        self.check()
+        self.count(bytes)
     }
 
-    fn check(&self) -> Result<(), CaptureError> {
-        let Walked { found, apart, bytes, .. } = &self.walked;
-        let files = found.len() + apart.len();
-        if files > self.limits.files || *bytes > self.limits.bytes {
-            return Err(CaptureError::TooMuch { files, bytes: *bytes, limits: *self.limits });
+    /// One more, unless that is too much.
+    fn count(&self, bytes: u64) -> Result<(), CaptureError> {
+        let limits = self.ground.limits;
+        let files = self.ground.count.fetch_add(1, Ordering::Relaxed) + 1;
+        let bytes = self.ground.bytes.fetch_add(bytes, Ordering::Relaxed).saturating_add(bytes);
+        if files > limits.files || bytes > limits.bytes {
+            return Err(CaptureError::TooMuch { files, bytes, limits: *limits });
         }
         Ok(())
     }
@@ -356,30 +362,4 @@ fn names(dir: BorrowedFd<'_>) -> Option<Vec<OsString>> {
         }
     }
     Some(names)
-}
-
-/// The ignore files of a directory on top of those above it.
-fn rules_of(dir: BorrowedFd<'_>, path: &str, names: &[OsString], above: &Arc<Rules>) -> Arc<Rules> {
-    let is_there = |file: &&&str| {
-        let first = file.split('/').next().unwrap_or(file);
-        names.iter().any(|name| name == first)
-    };
-    let read = |name: &&str| {
-        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
-        let file = std::fs::File::from(rustix::fs::openat(dir, *name, flags, Mode::empty()).ok()?);
-        let is_file = file.metadata().ok()?.is_file();
-        let mut text = Vec::new();
-        (&file).take(IGNORE_BYTES + 1).read_to_end(&mut text).ok()?;
-        if !is_file || text.len() as u64 > IGNORE_BYTES {
-            return None;
-        }
-        let mut builder = GitignoreBuilder::new(path);
-        for line in String::from_utf8_lossy(&text).trim_start_matches('\u{feff}').lines() {
-            // A line that is no pattern ignores nothing, as in git.
-            let _bad = builder.add_line(None, line);
-        }
-        builder.build().ok().filter(|rules| !rules.is_empty())
-    };
-    let here: Vec<Gitignore> = IGNORE_FILES.iter().filter(is_there).filter_map(read).collect();
-    if here.is_empty() { Arc::clone(above) } else { Arc::new(Rules { here, above: Some(Arc::clone(above)) }) }
 }
