@@ -2,14 +2,22 @@
 //!
 //! Hostile ones are in `tests/probes.rs`.
 
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+#[path = "fence/death.rs"]
+mod death;
+#[path = "fence/held.rs"]
+mod held;
+#[path = "fence/others.rs"]
+mod others;
 #[path = "fence/support.rs"]
 mod support;
 
 use std::time::Duration;
 
-use minke_exec::fence::{Exit, FenceError};
+use minke_exec::fence::{Exit, FenceError, Helper};
 use minke_policy::Tier;
-use support::{Yard, alive, eventually, tiers};
+use support::{Yard, alive, eventually, holding, tiers};
 
 #[tokio::test]
 async fn a_command_ends_with_its_code_or_its_signal() {
@@ -152,4 +160,77 @@ async fn waiting_can_be_given_up_and_taken_up_again() {
     yard.write_input("go\n");
     assert_eq!(started.wait().await.unwrap(), Exit::Code(4));
     assert_eq!(started.wait().await.unwrap(), Exit::Code(4));
+}
+
+#[tokio::test]
+async fn a_fence_that_cannot_stand_runs_nothing() {
+    for tier in tiers() {
+        let mut yard = Yard::new();
+        yard.helper = Helper::at("/bin/true");
+        let error = yard.start(tier, "touch ran").map(drop).unwrap_err();
+        assert!(
+            matches!(&error, FenceError::Broken { why } if why.contains("without a word")),
+            "{tier}: {error}"
+        );
+        yard.helper = Helper::at("/no/such/helper");
+        let error = yard.start(tier, "touch ran").map(drop).unwrap_err();
+        assert!(
+            matches!(&error, FenceError::Broken { why } if why.contains("/no/such/helper")),
+            "{tier}: {error}"
+        );
+        assert!(!yard.work.join("ran").exists(), "{tier}");
+        assert!(eventually(Duration::from_secs(2), || !yard.is_locked()), "{tier}");
+    }
+    let yard = Yard::new();
+    let error = yard.fence(Tier::D).map(drop).unwrap_err();
+    assert!(matches!(error, FenceError::NoFence { .. }), "{error}");
+}
+
+#[tokio::test]
+async fn a_directory_that_cannot_be_entered_is_said() {
+    for tier in tiers() {
+        let mut yard = Yard::new();
+        yard.work = yard.root.path().join("gone");
+        let error = yard.start(tier, "true").map(drop).unwrap_err();
+        assert!(matches!(&error, FenceError::Command { why } if why.contains("gone")), "{tier}: {error}");
+    }
+}
+
+#[tokio::test]
+async fn limits_hold() {
+    for tier in tiers() {
+        let yard = Yard::new();
+        let ran = yard.run(tier, "ulimit -c; ulimit -f; ulimit -n; ulimit -u").await;
+        let limits: Vec<&str> = ran.out.lines().collect();
+        assert_eq!(limits[..2], ["0", "16777216"], "{tier}");
+        assert!(limits[2].parse::<u64>().unwrap() <= 16_384, "{tier}");
+        if matches!(tier, Tier::A | Tier::APrime) {
+            assert_eq!(limits[3], "4096", "{tier}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn the_terminal_is_the_commands_own() {
+    for tier in tiers() {
+        let yard = Yard::new();
+        let (ours, ran) =
+            yard.run_on_terminal(tier, "test -t 0 && echo yes < /dev/tty > /dev/tty; stty size").await;
+        assert_eq!(ran, Exit::Code(0), "{tier}: {ours}");
+        assert!(ours.contains("yes"), "{tier}: {ours}");
+    }
+}
+
+#[tokio::test]
+async fn the_probe_names_the_best_tier_that_works() {
+    let begun = std::time::Instant::now();
+    let report = minke_exec::probe::probe_with(&Helper::at(env!("CARGO_BIN_EXE_minke-fence")));
+    // Debug builds on a busy machine; the second that is promised is measured in release.
+    assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
+    for tier in holding().into_iter().filter(|tier| *tier != Tier::APrime) {
+        assert!(report.tiers.iter().any(|tried| tried.tier == tier && tried.works), "{tier}: {report:?}");
+    }
+    let first = report.tiers.iter().find(|tried| tried.works).map_or(Tier::D, |tried| tried.tier);
+    assert_eq!(report.best, first);
+    assert!(report.tiers.iter().all(|tried| !tried.why.is_empty()));
 }

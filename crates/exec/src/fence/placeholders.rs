@@ -15,6 +15,7 @@ use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{AtFlags, CWD, FileType, FlockOperation, Mode, Timespec, Timestamps, UTIME_OMIT};
+use rustix::io::Errno;
 
 /// What stands in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,47 +41,64 @@ const SMALL: u64 = 2;
 /// Nobody may do anything with a stand-in.
 const NO_ONE: Mode = Mode::empty();
 
-/// Makes a placeholder and notes it first. Whether something is there now: nobody else can make what we may not.
-pub(super) fn make(mut notes: &File, path: &Path, kind: Kind) -> io::Result<bool> {
-    let mut note = path.as_os_str().as_bytes().to_vec();
-    note.push(0);
+/// Makes placeholders and notes them first. Gives those where something is now: nobody else can make what we may not.
+pub(super) fn make(mut notes: &File, wanted: &[(PathBuf, Kind)]) -> io::Result<Vec<PathBuf>> {
+    let mut note = Vec::new();
+    for (path, _) in wanted {
+        note.extend_from_slice(path.as_os_str().as_bytes());
+        note.push(0);
+    }
+    if note.is_empty() {
+        return Ok(Vec::new());
+    }
     notes.write_all(&note)?;
-    let made = quietly(path, || match kind {
-        Kind::Socket => rustix::fs::mknodat(CWD, path, FileType::Socket, NO_ONE, 0)
-            .map_err(io::Error::from)
+    let mut made = Vec::new();
+    quietly(wanted.iter().map(|(path, _)| path), || {
+        for (path, kind) in wanted {
+            match make_one(path, *kind) {
+                Ok(()) => made.push(path.clone()),
+                Err(error) => match error.kind() {
+                    io::ErrorKind::AlreadyExists => made.push(path.clone()),
+                    io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {}
+                    kind => return Err(io::Error::new(kind, format!("{}: {error}", path.display()))),
+                },
+            }
+        }
+        Ok(())
+    })?;
+    Ok(made)
+}
+
+fn make_one(path: &Path, kind: Kind) -> io::Result<()> {
+    match kind {
+        Kind::Socket => match rustix::fs::mknodat(CWD, path, FileType::Socket, NO_ONE, 0) {
+            Err(Errno::EXIST) => Err(Errno::EXIST.into()),
             // Some file systems have no sockets.
-            .or_else(|error| if is_there(&error) { Err(error) } else { std::fs::create_dir(path) }),
+            Err(_) => std::fs::create_dir(path),
+            Ok(()) => Ok(()),
+        },
         Kind::File(text) => {
             File::options().write(true).create_new(true).open(path)?.write_all(text.as_bytes())
         }
-    });
-    match made {
-        Ok(()) => Ok(true),
-        Err(error) if is_there(&error) => Ok(true),
-        Err(error) => match error.kind() {
-            io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => Ok(false),
-            _ => Err(error),
-        },
     }
 }
 
-fn is_there(error: &io::Error) -> bool {
-    error.kind() == io::ErrorKind::AlreadyExists
-}
-
-/// Does something in a directory and gives it back its time of change: build tools look at those.
-fn quietly<T>(path: &Path, act: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
-    let parent = path.parent().unwrap_or(path);
-    let before = rustix::fs::stat(parent);
-    let done = act()?;
-    if let Ok(before) = before {
-        let omit = Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT.into() };
+/// Does something in the directories of these paths and gives them back their time of change: build tools look at it.
+fn quietly<'a, T>(paths: impl Iterator<Item = &'a PathBuf>, act: impl FnOnce() -> T) -> T {
+    let mut directories: Vec<&Path> = paths.filter_map(|path| path.parent()).collect();
+    directories.sort_unstable();
+    directories.dedup();
+    let before: Vec<_> = directories.iter().map(|directory| rustix::fs::stat(*directory)).collect();
+    let done = act();
+    for (directory, before) in directories.iter().zip(before) {
+        let Ok(before) = before else { continue };
+        let omit = Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT };
         let modified = Timespec { tv_sec: before.st_mtime as _, tv_nsec: before.st_mtime_nsec as _ };
         let times = Timestamps { last_access: omit, last_modification: modified };
         // Not ours to change: then its time tells that something happened, which is true.
-        let _kept = rustix::fs::utimensat(CWD, parent, &times, AtFlags::empty());
+        let _kept = rustix::fs::utimensat(CWD, *directory, &times, AtFlags::empty());
     }
-    Ok(done)
+    done
 }
 
 /// Removes every noted placeholder, unless another fence of the pod is alive. The lock is lost either way.
@@ -102,28 +120,24 @@ pub(super) fn sweep(mut notes: &File) -> io::Result<()> {
         .collect();
     paths.sort();
     paths.dedup();
-    for path in paths.iter().rev() {
-        remove(path);
-    }
+    quietly(paths.iter(), || paths.iter().rev().for_each(|path| remove(path)));
     notes.set_len(0)
 }
 
 /// Removes one placeholder. What is not as we made it is not ours any more.
 fn remove(path: &Path) {
     let Ok(there) = path.symlink_metadata() else { return };
-    let removed = quietly(path, || {
-        if there.is_dir() {
-            return std::fs::remove_dir(path);
-        }
-        if there.file_type().is_socket() {
-            return std::fs::remove_file(path);
-        }
-        let is_ours = there.is_file()
-            && there.len() <= SMALL
-            && matches!(std::fs::read_to_string(path).as_deref(), Ok("" | SELF));
-        if is_ours { std::fs::remove_file(path) } else { Ok(()) }
-    });
-    drop(removed);
+    let is_ours = || {
+        let small = there.is_file() && there.len() <= SMALL;
+        small && matches!(std::fs::read_to_string(path).as_deref(), Ok("" | SELF))
+    };
+    let _filled = if there.is_dir() {
+        std::fs::remove_dir(path)
+    } else if there.file_type().is_socket() || is_ours() {
+        std::fs::remove_file(path)
+    } else {
+        Ok(())
+    };
 }
 
 /// Removes what fences of a pod that was killed left standing: to be called by whoever reclaims the pod, with the path

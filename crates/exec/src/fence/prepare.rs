@@ -9,6 +9,7 @@
 
 use std::collections::BTreeMap;
 use std::fs::File;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use super::helper::{Failure, Step};
@@ -70,14 +71,23 @@ impl Wish {
     }
 }
 
-struct Wishes<'a> {
-    notes: &'a File,
+#[derive(Default)]
+struct Wishes {
     wishes: BTreeMap<PathBuf, Wish>,
+    /// What is to be held and is not there, with the way to it.
+    missing: Vec<Missing>,
+}
+
+struct Missing {
+    path: PathBuf,
+    kind: Kind,
+    wish: Wish,
+    way: Vec<PathBuf>,
 }
 
 /// The layers of a plan, outermost first. Makes the placeholders that they need.
 pub(super) fn prepare(plan: &Plan, notes: &File) -> Result<Vec<Layer>, Failure> {
-    let mut all = Wishes { notes, wishes: BTreeMap::new() };
+    let mut all = Wishes::default();
     for mount in plan.mounts.iter().filter(|mount| plan.walls.has(wall_of(mount.what))) {
         all.wish(mount.at.clone(), Wish::of(mount.what));
     }
@@ -88,14 +98,15 @@ pub(super) fn prepare(plan: &Plan, notes: &File) -> Result<Vec<Layer>, Failure> 
         {
             let name = held.at.strip_prefix(root).unwrap_or(&held.at).to_owned();
             let held_at = Protected { root: root.clone(), name, missing: true };
-            all.hold(&held_at, Wish::of(held.what))?;
+            all.hold(&held_at, Wish::of(held.what));
         }
     }
     if plan.walls.has(Walls::PROTECTED) {
         for held in &plan.protected {
-            all.hold(held, Wish::Protected)?;
+            all.hold(held, Wish::Protected);
         }
     }
+    all.hold_missing(notes).step(|| "holding the places of missing names".to_owned())?;
     all.settle(plan)
 }
 
@@ -108,7 +119,7 @@ fn wall_of(what: What) -> Walls {
     }
 }
 
-impl Wishes<'_> {
+impl Wishes {
     fn wish(&mut self, at: PathBuf, wish: Wish) {
         let kept = self.wishes.entry(at).or_insert(wish);
         *kept = (*kept).max(wish);
@@ -120,36 +131,49 @@ impl Wishes<'_> {
     }
 
     /// Holds a name below a root: what is there, or the first part of it that is missing.
-    fn hold(&mut self, held: &Protected, wish: Wish) -> Result<(), Failure> {
+    fn hold(&mut self, held: &Protected, wish: Wish) {
         let mut path = held.root.clone();
         let mut way = Vec::new();
         let count = held.name.components().count();
         for (place, part) in held.name.components().enumerate() {
             path.push(part);
+            let is_whole = place + 1 == count;
             match path.symlink_metadata() {
-                Ok(there) if there.is_dir() && place + 1 < count => way.push(path.clone()),
+                Ok(there) if there.is_dir() && !is_whole => way.push(path.clone()),
                 // The name itself, or something on the way that is no directory to walk through.
                 Ok(_) => break,
-                Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-                    if !held.missing {
-                        return Ok(());
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                    if held.missing {
+                        let kind = if is_whole { placeholders::kind_of(&held.name) } else { Kind::Socket };
+                        self.missing.push(Missing { path, kind, wish, way });
                     }
-                    let kind =
-                        if place + 1 < count { Kind::Socket } else { placeholders::kind_of(&held.name) };
-                    let made = placeholders::make(self.notes, &path, kind);
-                    if !made.step(|| format!("holding the place of {}", path.display()))? {
-                        return Ok(());
-                    }
-                    break;
+                    return;
                 }
                 // Not to be reached by us, so not by the command.
-                Err(_) => return Ok(()),
+                Err(_) => return,
             }
         }
+        self.wish_with_way(path, wish, way);
+    }
+
+    fn wish_with_way(&mut self, path: PathBuf, wish: Wish, way: Vec<PathBuf>) {
         for pinned in way {
             self.wish(pinned, Wish::Pinned);
         }
         self.wish(path, wish);
+    }
+
+    /// Makes what stands in for missing names, all at once.
+    fn hold_missing(&mut self, notes: &File) -> io::Result<()> {
+        let missing = std::mem::take(&mut self.missing);
+        let wanted: BTreeMap<PathBuf, Kind> =
+            missing.iter().map(|one| (one.path.clone(), one.kind)).collect();
+        let made = placeholders::make(notes, &wanted.into_iter().collect::<Vec<_>>())?;
+        for one in missing {
+            if made.contains(&one.path) {
+                self.wish_with_way(one.path, one.wish, one.way);
+            }
+        }
         Ok(())
     }
 

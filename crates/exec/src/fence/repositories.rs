@@ -5,7 +5,7 @@
 //!
 //! Held exactly: at the root of every write grant, all protected names that are there, and of those that are not, the
 //! ones in `HELD_WHEN_MISSING` (in a home directory all of them); in a repository below the root, up to `DEPTH` levels
-//! and `ENTRIES` entries away, what its `.git` has of them and its `hooks`. A repository that a command makes itself is
+//! and `ENTRIES` entries away, those of its `.git`, there or not. A repository that a command makes itself is
 //! its own to fill: nobody runs anything there unless told.
 
 use std::collections::VecDeque;
@@ -56,8 +56,7 @@ pub(super) fn protected_names(root: &Path, home: Option<&Path>, lifted: &[PathBu
     modules(root, &mut names);
     for repository in repositories(root) {
         for name in NAMES.iter().filter(|name| name.starts_with(".git/") && !name.contains('*')) {
-            let missing = *name == ".git/hooks";
-            names.push(Protected { root: repository.clone(), name: name.into(), missing });
+            names.push(Protected { root: repository.clone(), name: name.into(), missing: true });
         }
         modules(&repository, &mut names);
     }
@@ -102,7 +101,7 @@ fn modules(repository: &Path, names: &mut Vec<Protected>) {
             }
             let Ok(below) = module.strip_prefix(repository) else { continue };
             for name in OF_A_MODULE {
-                let missing = name == "hooks" && dir.ends_with("modules");
+                let missing = name != "gitdir" && (name == "config.worktree" || !dir.ends_with("worktrees"));
                 names.push(Protected { root: repository.to_owned(), name: below.join(name), missing });
             }
         }

@@ -168,6 +168,7 @@ impl Started {
             let mut piece = [0; 1024];
             match self.line.read(&mut piece) {
                 Ok(0) => return Err(self.died_early()),
+                Err(e) if e.kind() == io::ErrorKind::ConnectionReset => return Err(self.died_early()),
                 Ok(read) => self.read.extend_from_slice(piece.get(..read).unwrap_or_default()),
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
