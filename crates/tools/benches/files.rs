@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use minke_files::{Files, FilesConfig};
 use minke_record::Scope;
-use minke_tool::{Call, News, Place, Tool};
+use minke_tool::{Call, News, Place};
 use serde_json::{Value, json};
 
 const ROUNDS: usize = 1_000;
@@ -51,7 +51,8 @@ fn measure(place_name: &str, dir: &Path, rounds: usize) {
     read();
     show(place_name, "Read", (0..rounds).map(|_| read()));
     let edit = |n: usize| {
-        let (old, new) = if n % 2 == 0 { ("value_100 = ", "other = ") } else { ("other = ", "value_100 = ") };
+        let (old, new) =
+            if n.is_multiple_of(2) { ("value_100 = ", "other = ") } else { ("other = ", "value_100 = ") };
         run("Edit", json!({"file_path": "f", "old_string": old, "new_string": new}))
     };
     show(place_name, "Edit", (0..rounds).map(edit));

@@ -105,7 +105,7 @@ impl Case {
     fn roll(dice: &mut Dice, index: usize) -> Case {
         let end: &str = ["\n", "\n", "\r\n"][index % 3];
         // Bytes that are no UTF-8, in lines that the edit does not touch.
-        let foreign = index % 7 == 0;
+        let foreign = index.is_multiple_of(7);
         let count = 1 + dice.below(30);
         // A line by itself that does not end shows nobody how lines end.
         let last_ends = dice.below(3) > 0 || count == 1;
