@@ -62,8 +62,21 @@ impl Order {
             (tier, None) => Fence::compile(tier, &spec),
             (tier, Some((_, walls))) => Fence::compile_without(tier, &spec, walls),
         }
+        .map(|fence| match bwrap() {
+            Some(path) => fence.with_bwrap(path),
+            None => fence,
+        })
     }
 }
+
+/// The `bwrap` of tier A′: the machine's, or another that is to be tried.
+pub(crate) fn bwrap() -> Option<PathBuf> {
+    let named = std::env::var_os("MINKE_BWRAP").map(PathBuf::from);
+    named.or_else(|| Some(PathBuf::from("/usr/bin/bwrap"))).filter(|path| path.exists())
+}
+
+/// What a pod would choose here; a row of its own.
+pub(crate) const BEST: &str = "best-tier";
 
 /// Runs a column and writes a line for each probe: its name, a word, the reason.
 pub(crate) fn main(args: &[String]) -> ExitCode {
@@ -110,6 +123,9 @@ fn run(order: &Order) -> io::Result<Vec<(String, Seen)>> {
         }
     }
     correct(&mut lines, &mut world)?;
+    if order.without.is_none() && order.tier != Tier::Off {
+        lines.push((BEST.to_owned(), Seen::Done(minke_exec::probe::best_tier().to_string())));
+    }
     Ok(lines)
 }
 

@@ -21,6 +21,7 @@ use minke_exec::fence::{EnvRules, FenceSpec, Network, PodDirs};
 use minke_record::{Permission, Scope, ScopeRule};
 use tempfile::TempDir;
 
+use crate::attacks::LOCKS;
 use crate::bystander::Bystander;
 use crate::inside::CANARY;
 use crate::ipc::Ipc;
@@ -43,7 +44,7 @@ pub(crate) struct World {
     _listeners: (Vec<TcpListener>, Vec<UnixListener>),
     _leaked: Vec<OwnedFd>,
     _ipc: Ipc,
-    _host_tmp: TempDir,
+    _host_tmp: [TempDir; 2],
     shm_file: PathBuf,
     /// Paths that nobody may change, as they were.
     before: BTreeMap<PathBuf, Stamp>,
@@ -58,6 +59,7 @@ impl World {
         lay_out(base, probes)?;
         let host_tmp = tempfile::Builder::new().prefix("minke-probe-").tempdir_in("/tmp")?;
         fs::write(host_tmp.path().join("secret"), CANARY)?;
+        let tmp_grant = tempfile::Builder::new().prefix("minke-grant-").tempdir_in("/tmp")?;
         let victim = Bystander::start(&bin.join("probes"), &base.join("outside/victim-file"))?;
         let leaked = leak(base)?;
         let ipc = Ipc::make()?;
@@ -93,6 +95,7 @@ impl World {
         fact("abstract", abstract_name.clone());
         fact("host_pts", pts.display().to_string());
         fact("host_tmp_file", host_tmp.path().join("secret").display().to_string());
+        fact("tmp_grant", tmp_grant.path().display().to_string());
         fact("host_name", fs::read_to_string("/proc/sys/kernel/hostname")?.trim().to_owned());
         fact("shm_file", shm_file.display().to_string());
         let suid = bin.join("suid/probes");
@@ -124,7 +127,7 @@ impl World {
             _listeners: (tcp, unix),
             _leaked: leaked,
             _ipc: ipc,
-            _host_tmp: host_tmp,
+            _host_tmp: [host_tmp, tmp_grant],
             shm_file,
             before,
         };
@@ -158,6 +161,12 @@ impl World {
             rule("work", Permission::Write, true),
             rule("reads", Permission::Read, true),
             rule("home", Permission::Read, true),
+            rule("tree", Permission::Write, true),
+            ScopeRule {
+                target: self.facts["tmp_grant"].clone(),
+                permission: Permission::Write,
+                recursive: true,
+            },
             bin,
         ];
         let deny = vec![
@@ -165,6 +174,7 @@ impl World {
             rule("work/far/denied", Permission::Write, true),
             rule("work/pinned/deep/denied", Permission::Write, true),
             rule("work/box/hidden", Permission::Read, true),
+            rule("work/box/later", Permission::Write, true),
             rule("work/box/hidden.txt", Permission::Read, true),
         ];
         let deny = if stage == Stage::Denied { deny } else { Vec::new() };
@@ -236,7 +246,7 @@ impl World {
         if matches!(rustix::io::read(self.terminal.as_fd(), &mut buffer), Ok(1..)) {
             through.insert("terminal-outside".to_owned());
         }
-        for (probe, lock) in [("daemon-outlives", "daemon.lock"), ("stopped-outlives", "stopped.lock")] {
+        for (probe, lock) in LOCKS {
             if !free_soon(&self.base.join("work").join(lock)) {
                 through.insert(probe.to_owned());
             }
@@ -263,7 +273,8 @@ impl World {
             ".zshrc",
             ".profile",
         ];
-        for name in names.map(|name| self.base.join("work").join(name)) {
+        let names = names.map(|name| self.base.join("work").join(name));
+        for name in names.into_iter().chain([self.base.join("tree/.git")]) {
             if name.symlink_metadata().is_ok() {
                 stamp(&name, &mut stamps)?;
             }
@@ -361,6 +372,7 @@ fn lay_out(base: &Path, probes: &[Probe]) -> io::Result<()> {
         "work/box/denied/gone",
         "work/box/denied/mode",
         "work/far/denied/file",
+        "tree/file",
         "work/pinned/deep/denied/file",
     ];
     for path in plain {
@@ -368,6 +380,7 @@ fn lay_out(base: &Path, probes: &[Probe]) -> io::Result<()> {
     }
     fs::create_dir_all(base.join("runtime/pods/probe/tmp"))?;
     put(&base.join("runtime/pods/probe/fences"), "")?;
+    put(&base.join("tree/.git"), "gitdir: ../work/.git/worktrees/tree\n")?;
     for repository in ["work", "work/part/lib"] {
         repository_at(&base.join(repository))?;
     }

@@ -38,6 +38,9 @@ pub(super) const PROBES: &[Probe] = &[
         let dir = env::var_os("TMPDIR").map_or_else(|| PathBuf::from("/tmp"), PathBuf::from);
         tried(fs::write(dir.join("scratch"), "ours").and_then(|()| fs::read(dir.join("scratch"))))
     }),
+    control("writes-grant-below-tmp", "openat O_CREAT", |g| {
+        tried(fs::write(Path::new(g.fact("tmp_grant")).join("file"), "ours"))
+    }),
     control("runs-own-script", "execve", |g| {
         let script = g.own("script");
         let made = fs::write(&script, "#!/bin/sh\nexit 7\n")

@@ -105,6 +105,15 @@ pub(super) const PROBES: &[Probe] = &[
         tried(sys!(SYS_mknodat, libc::AT_FDCWD, c(g.own("node")), libc::S_IFCHR | 0o600, null))
     })
     .bare(Bare::AsRoot),
+    probe("device-chmod", "fchmodat /dev/null", Wall::ReadOnlyRoot, |_| {
+        // To what it is already; 000 would be as easy, and would stop the machine.
+        tried(sys!(SYS_fchmodat, libc::AT_FDCWD, c("/dev/null"), 0o666))
+    })
+    .bare(Bare::AsRoot)
+    .left_by_b(Rest::Metadata),
+    probe("input-chmod", "fchmod", Wall::ReadOnlyRoot, |_| tried(sys!(SYS_fchmod, 0, 0o666)))
+        .bare(Bare::AsRoot)
+        .left_by_b(Rest::Metadata),
     probe("device-memory", "openat /dev/mem", Wall::LandlockFiles, |_| open("/dev/mem", libc::O_RDONLY))
         .bare(Bare::IfOffered),
     probe("device-log", "openat /dev/kmsg", Wall::LandlockFiles, |_| {

@@ -10,10 +10,11 @@ use crate::sys::sys;
 /// The limits of the stage [`Stage::Small`].
 pub(crate) const FILE_BYTES: u64 = 1 << 20;
 pub(crate) const OPEN_FILES: u64 = 64;
-pub(crate) const PROCESSES: u64 = 48;
+pub(crate) const PROCESSES: u64 = 64;
 /// What the probes try to have instead.
 const MORE_FILES: u64 = 400;
-const MORE_PROCESSES: usize = 200;
+/// More than the limit and the numbers that a pid namespace gives out once.
+const MORE_PROCESSES: usize = 400;
 
 pub(super) const PROBES: &[Probe] = &[
     probe("huge-file", "pwrite64", Wall::Limits, |g| {

@@ -71,12 +71,27 @@ pub(super) const PROBES: &[Probe] = &[
     .bare(crate::probe::Bare::Never("the environment is filtered in every tier")),
     probe("init-environ", "openat /proc/1/environ", Wall::LandlockFiles, |_| read("/proc/1/environ"))
         .bare(crate::probe::Bare::Never("without a pid namespace 1 is the machine's init")),
-    probe("starter-environ", "openat /proc/PPID/environ", Wall::LandlockFiles, starter_environ).bare(
-        crate::probe::Bare::Never("the starter of a fence has no secrets of the pod in its environment"),
-    ),
+    probe("starter-environ", "openat /proc/PPID/environ", Wall::LandlockFiles, |g| of_starter(g, "environ"))
+        .bare(crate::probe::Bare::Never("it has none")),
+    probe("starter-memory", "openat /proc/PPID/mem", Wall::LandlockFiles, |g| {
+        tried(fs::File::open(format!("/proc/{}/mem", g.fact("starter"))))
+    })
+    .bare(NOT_DUMPABLE),
+    probe("starter-descriptors", "openat /proc/PPID/fd/0", Wall::LandlockFiles, |g| {
+        // The line to the pod: whoever has it can speak for the helper.
+        tried(fs::read_link(format!("/proc/{}/fd/0", g.fact("starter"))))
+    })
+    .bare(NOT_DUMPABLE),
+    probe("starter-program", "openat /proc/PPID/exe O_WRONLY", Wall::LandlockFiles, |g| {
+        tried(fs::OpenOptions::new().append(true).open(format!("/proc/{}/exe", g.fact("starter"))))
+    })
+    .bare(NOT_DUMPABLE),
 ];
 
+const NOT_DUMPABLE: crate::probe::Bare =
+    crate::probe::Bare::Never("the starter of a fence hides itself, or its program runs and is busy");
+
 /// The process that started the batch: the fence's init in A, the watcher in B.
-fn starter_environ(g: &Ground) -> Seen {
-    read(format!("/proc/{}/environ", g.fact("starter")))
+fn of_starter(g: &Ground, file: &str) -> Seen {
+    read(format!("/proc/{}/{file}", g.fact("starter")))
 }

@@ -15,7 +15,7 @@ mod scope;
 mod sockets;
 
 pub(crate) use limits::{FILE_BYTES, OPEN_FILES, PROCESSES};
-pub(crate) use processes::SIGNALS;
+pub(crate) use processes::{LOCKS, SIGNALS};
 
 use crate::probe::Probe;
 

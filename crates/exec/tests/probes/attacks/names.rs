@@ -60,6 +60,25 @@ pub(super) const PROBES: &[Probe] = &[
     name("nested-git-config", "openat O_WRONLY", |g| {
         tried(fs::OpenOptions::new().append(true).open(g.work("part/lib/.git/config")))
     }),
+    name("nested-parent-rename", "rename, mkdir", |g| {
+        let done = fs::rename(g.work("part"), g.own("part"))
+            .and_then(|()| fs::create_dir_all(g.work("part/lib/.git/hooks")))
+            .and_then(|()| plant_io(&g.work("part/lib/.git/hooks/pre-commit")));
+        tried(done)
+    })
+    .alone(),
+    name("git-config-linked-out", "linkat, openat", |g| {
+        let done = fs::hard_link(g.work(".git/config"), g.own("config"))
+            .and_then(|()| fs::OpenOptions::new().append(true).open(g.own("config")));
+        tried(done)
+    }),
+    name("worktree-file-write", "openat O_WRONLY", |g| {
+        tried(fs::OpenOptions::new().append(true).open(g.at("tree/.git")))
+    }),
+    name("worktree-file-replace", "rename", |g| {
+        let bait = g.at("tree/bait");
+        tried(fs::write(&bait, "gitdir: planted\n").and_then(|()| fs::rename(bait, g.at("tree/.git"))))
+    }),
     name("minke-dir", "mkdir", |g| tried(fs::create_dir(g.work(".minke")))),
     name("minke-config", "mkdir, openat O_CREAT", |g| {
         tried(fs::create_dir_all(g.work(".minke/x")).and_then(|()| plant_io(&g.work(".minke/config.toml"))))

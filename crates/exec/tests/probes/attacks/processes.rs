@@ -6,6 +6,7 @@
 use std::fs;
 use std::io::IoSliceMut;
 use std::os::fd::AsRawFd;
+use std::time::{Duration, Instant};
 
 use crate::inside::{CANARY, Ground, fork, holds, leave, lists, read, seen_in, wait};
 use crate::probe::{Bare, Probe, Rest, Seen, Stage, Wall, probe, tried, tried_if};
@@ -143,11 +144,12 @@ pub(super) const PROBES: &[Probe] = &[
     }),
     probe("kill-starter", "kill SIGKILL", Wall::LandlockScope, |g| starter(g, libc::SIGKILL)).alone(),
     probe("stop-starter", "kill SIGSTOP", Wall::LandlockScope, |g| starter(g, libc::SIGSTOP)).alone(),
-    probe("daemon-outlives", "setsid, fork", Wall::Watcher, |g| daemon(g, false))
-        .bare(Bare::Never("trees are ended whole in every tier"))
+    probe("daemon-outlives", "setsid, fork", Wall::Watcher, |g| daemon(g, After::Waits)).bare(TREES).alone(),
+    probe("stopped-outlives", "setsid, kill SIGSTOP", Wall::Watcher, |g| daemon(g, After::Stops))
+        .bare(TREES)
         .alone(),
-    probe("stopped-outlives", "setsid, kill SIGSTOP", Wall::Watcher, |g| daemon(g, true))
-        .bare(Bare::Never("trees are ended whole in every tier"))
+    probe("forking-outlives", "setsid, fork without end", Wall::Watcher, |g| daemon(g, After::Forks))
+        .bare(TREES)
         .alone(),
     probe("tiocsti", "ioctl TIOCSTI", Wall::SeccompCalls, |_| {
         let byte = b'x';
@@ -221,40 +223,72 @@ fn sigio(g: &Ground) -> Seen {
 
 const F_SETSIG: i32 = 10;
 
+/// The letter by which the kernel says what a process is doing.
+fn state_of(pid: i64) -> Option<char> {
+    let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    text.rsplit_once(") ")?.1.chars().next()
+}
+
+/// How often in a row a process is to be found waiting before it counts as such, and how often that is tried.
+const IN_A_ROW: usize = 5;
+const PATIENCE: usize = 40;
+/// Between two looks at a process.
+const LOOK: Duration = Duration::from_millis(4);
+
 /// Whether the process that holds this tree can be put away from inside it.
 fn starter(g: &Ground, signal: i32) -> Seen {
     let starter = g.number("starter");
+    // At first it is still telling the pod that the command runs.
+    let waits = || {
+        std::thread::sleep(LOOK);
+        state_of(starter) == Some('S')
+    };
+    let _ = (0..PATIENCE).find(|_| (0..IN_A_ROW).all(|_| waits()));
     if let Err(error) = sys!(SYS_kill, starter, signal) {
         return Seen::Held(crate::sys::short(&error));
     }
     // The init of a pid namespace is sent the signal and does not heed it: what counts is what becomes of it.
-    for _ in 0..50 {
-        let state = fs::read_to_string(format!("/proc/{starter}/stat"));
-        let state =
-            state.ok().and_then(|text| text.rsplit_once(") ").and_then(|(_, rest)| rest.chars().next()));
-        match state {
+    for _ in 0..PATIENCE {
+        match state_of(starter) {
             None | Some('Z' | 'X') => return Seen::Done("it is gone".to_owned()),
             Some('T') => {
                 // Undone, or nobody would ever end what was started here.
                 let _ = sys!(SYS_kill, starter, libc::SIGCONT);
                 return Seen::Done("it stands still".to_owned());
             }
-            Some(_) => std::thread::sleep(std::time::Duration::from_millis(2)),
+            Some(_) => std::thread::sleep(LOOK),
         }
     }
     Seen::Held("it did not heed the signal".to_owned())
 }
 
+/// Daemons, and the locks by which it is seen from outside whether they live.
+pub(crate) const LOCKS: [(&str, &str); 3] = [
+    ("daemon-outlives", "daemon-outlives-lock"),
+    ("stopped-outlives", "stopped-outlives-lock"),
+    ("forking-outlives", "forking-outlives-lock"),
+];
+const TREES: Bare = Bare::Never("trees are ended whole in every tier");
+
+/// What a daemon does when it has its lock.
+#[derive(Clone, Copy, PartialEq)]
+enum After {
+    Waits,
+    /// It cannot be asked to end.
+    Stops,
+    /// Whoever looks for it finds it gone, and its child in its place.
+    Forks,
+}
+
+/// How long a daemon that nobody ends would live.
+const LIFE: Duration = Duration::from_secs(20);
+
 /// Leaves a process behind that holds a lock, in a session of its own, its parent gone. Whether it outlives the fence is
 /// seen from outside by the lock.
-fn daemon(g: &Ground, stopped: bool) -> Seen {
-    let path = g.work(if stopped { "stopped.lock" } else { "daemon.lock" });
-    let file = match fs::File::create(&path) {
-        Ok(file) => file,
-        Err(error) => return Seen::Unclear(error.to_string()),
-    };
-    let (mut reader, writer) = match std::io::pipe() {
-        Ok(ends) => ends,
+fn daemon(g: &Ground, after: After) -> Seen {
+    let made = fs::File::create(g.own("lock")).and_then(|file| Ok((file, std::io::pipe()?)));
+    let (file, (mut reader, writer)) = match made {
+        Ok(made) => made,
         Err(error) => return Seen::Unclear(error.to_string()),
     };
     match fork() {
@@ -275,17 +309,31 @@ fn daemon(g: &Ground, stopped: bool) -> Seen {
             drop(reader);
             // SAFETY: takes the timer of the try away; the daemon is to live as long as it can.
             unsafe { libc::alarm(0) };
-            let locked = sys!(SYS_flock, file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB);
-            if locked.is_ok() {
+            if sys!(SYS_flock, file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB).is_ok() {
                 let _ = std::io::Write::write(&mut &writer, b"x");
             }
             drop(writer);
-            if stopped {
-                let _ = sys!(SYS_kill, rustix::process::getpid().as_raw_nonzero().get(), libc::SIGSTOP);
-            }
-            std::thread::sleep(std::time::Duration::from_secs(30));
+            live_on(after);
             leave()
         }
         Err(error) => Seen::Unclear(error.to_string()),
     }
+}
+
+fn live_on(after: After) {
+    let end = Instant::now() + LIFE;
+    match after {
+        After::Waits => {}
+        After::Stops => {
+            let _ = sys!(SYS_kill, rustix::process::getpid().as_raw_nonzero().get(), libc::SIGSTOP);
+        }
+        After::Forks => {
+            while Instant::now() < end {
+                if !matches!(fork(), Ok(None)) {
+                    leave();
+                }
+            }
+        }
+    }
+    std::thread::sleep(end.saturating_duration_since(Instant::now()));
 }

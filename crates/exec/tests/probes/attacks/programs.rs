@@ -69,6 +69,12 @@ pub(super) const PROBES: &[Probe] = &[
             Err(error) => Seen::Held(format!("memfd: {}", crate::sys::short(&error))),
         }
     }),
+    probe("path-fd-program", "openat O_PATH, execveat", Wall::LandlockFiles, |g| {
+        match sys!(SYS_openat, libc::AT_FDCWD, c(g.outside("tool")), libc::O_PATH) {
+            Ok(fd) => tried(Command::new(format!("/proc/self/fd/{fd}")).output()),
+            err => tried(err),
+        }
+    }),
     probe("proc-self-root-program", "execve /proc/self/root", Wall::LandlockFiles, |g| {
         output(Command::new("/proc/self/root/bin/cat").arg(g.outside("secret")))
     }),

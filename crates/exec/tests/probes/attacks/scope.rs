@@ -75,6 +75,8 @@ pub(super) const PROBES: &[Probe] = &[
         tried(done)
     })
     .on(Stage::Denied),
+    probe("denied-missing-create", "mkdir", Wall::Carved, |g| tried(fs::create_dir(g.work("box/later"))))
+        .on(Stage::Denied),
     probe("hidden-read", "openat", Wall::Carved, |g| read(g.work("box/hidden/file"))).on(Stage::Denied),
     probe("hidden-file-read", "openat", Wall::Carved, |g| read(g.work("box/hidden.txt"))).on(Stage::Denied),
     probe("hidden-file-rename", "rename", Wall::Carved, |g| {
