@@ -51,7 +51,7 @@ fn is_looked_at(file: &Path) -> bool {
         && !file.starts_with("crates/testkit")
 }
 
-/// A whole word of the line, whatever its case.
+/// A whole word of the line, whatever its case; not the name of a hidden directory.
 pub fn name_in<'n>(line: &str, names: &'n [String]) -> Option<&'n str> {
     let line = line.to_lowercase();
     let inside = |c: char| c.is_ascii_alphanumeric();
@@ -59,7 +59,10 @@ pub fn name_in<'n>(line: &str, names: &'n [String]) -> Option<&'n str> {
         line.match_indices(*name).any(|(at, _)| {
             let before = line.get(..at).and_then(|text| text.chars().next_back());
             let after = line.get(at + name.len()..).and_then(|text| text.chars().next());
-            !before.is_some_and(inside) && (name.ends_with('-') || !after.is_some_and(inside))
+            // A directory of that name is somebody's files, not a provider.
+            before != Some('.')
+                && !before.is_some_and(inside)
+                && (name.ends_with('-') || !after.is_some_and(inside))
         })
     })
 }

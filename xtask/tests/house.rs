@@ -51,6 +51,7 @@ fn a_provider_that_is_named_is_found() {
         assert!(providers::name_in(line, &names).is_some(), "{line}");
     }
     assert!(providers::name_in("a groqqy thing", &names).is_none());
+    assert_eq!(providers::name_in("a directory `.openai/x`", &providers::names("")), None);
 }
 
 #[test]

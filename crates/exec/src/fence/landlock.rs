@@ -1,9 +1,10 @@
-#![expect(unsafe_code, reason = "Landlock has three system calls and no wrapper in libc")]
 //! Landlock: which files a command may open, that it opens no TCP port, and that its signals and abstract sockets end
 //! at the fence.
 //!
 //! Here: rights by the kernel's ABI and the domain itself. Elsewhere: which paths get which rights (`compile`).
 //! What a kernel does not know is left out; below which ABI a tier is none is said in `needs`.
+
+#![expect(unsafe_code, reason = "Landlock has three system calls and no wrapper in libc")]
 
 use std::ffi::c_void;
 use std::io;

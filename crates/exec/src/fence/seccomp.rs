@@ -1,8 +1,9 @@
-#![expect(unsafe_code, reason = "installing a filter hands the kernel a pointer")]
 //! Seccomp: system calls that no command needs and that lead around other walls.
 //!
 //! Here: the list and the small program that the kernel runs on each call. A call of a foreign architecture ends the
 //! process: its numbers mean something else (`the_program_decides_as_the_list_says`).
+
+#![expect(unsafe_code, reason = "installing a filter hands the kernel a pointer")]
 
 use std::io;
 

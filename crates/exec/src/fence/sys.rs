@@ -1,8 +1,9 @@
-#![expect(unsafe_code, reason = "fork, exec and signals have no safe form; each is wrapped here, once")]
 //! System calls of the helper that have no safe wrapper: forking, executing, signals.
 //!
 //! Here: the smallest wrappers. The helper is single-threaded from its first instruction to its last, which is what
 //! makes forking and allocating afterwards sound.
+
+#![expect(unsafe_code, reason = "fork, exec and signals have no safe form; each is wrapped here, once")]
 
 use std::convert::Infallible;
 use std::ffi::{CStr, CString, c_char};
