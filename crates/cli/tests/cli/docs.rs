@@ -91,3 +91,22 @@ fn the_examples_of_the_page_on_tools_are_true() {
 fn the_examples_of_the_page_on_doctor_are_true() {
     check_page("doctor.md");
 }
+
+/// What a pod offers to its model is in the log; the page must name each tool and each of its inputs.
+#[test]
+fn every_tool_and_its_inputs_are_on_the_page_on_tools() {
+    let page = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/tools.md");
+    let text = std::fs::read_to_string(page).unwrap();
+    let world = World::new();
+    assert_eq!(world.run(&["exec", "--model", "scripted:demo", "hi"]).code, Some(0));
+    let log = crate::wired::log(&world);
+    let tools = log.iter().find_map(|entry| entry["tools"].as_array()).unwrap();
+    assert!(tools.len() > 10, "{tools:?}");
+    for tool in tools {
+        let name = tool["name"].as_str().unwrap();
+        assert!(text.contains(name), "{name} is not on the page");
+        for key in tool["schema"]["properties"].as_object().unwrap().keys() {
+            assert!(text.contains(&format!("`{key}")), "`{key}` of {name} is not on the page");
+        }
+    }
+}
