@@ -141,6 +141,10 @@ async fn load(fetcher: &Fetcher, first: Url) -> Result<Answer, ToolError> {
             let next = header(LOCATION);
             let joined = url.join(next).map_err(|e| e.to_string()).and_then(|next| {
                 fetcher.web.check(&next)?;
+                // The gate has judged one host; another one is another call.
+                if next.host() != url.host() {
+                    return Err("that is another host: fetch it with a call of its own".to_owned());
+                }
                 Ok(next)
             });
             let mut next = joined
