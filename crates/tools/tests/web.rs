@@ -376,7 +376,7 @@ async fn a_redirect_to_a_private_address_is_refused() {
         ("http://inside.example/", "another host"),
         ("http://127.0.0.1/", "another host"),
         ("http://127.0.0.1:8080/", "port 8080"),
-        ("http://[::ffff:127.0.0.1]/", "IPv4"),
+        ("http://[::ffff:127.0.0.1]/", "another host"),
         ("http://2130706433/", "another host"),
         ("//localhost/", "this machine"),
         ("http://good.example.:80/", "dot"),
