@@ -1,8 +1,9 @@
 //! The figures of undo: what a capture costs, first and when nothing has changed, over 10,000 files in 1,000 directories.
 //!
 //! Every figure is a median over the samples printed with it; a goal that is missed is printed as missed. Beside the time
-//! stands the CPU time of the thread, which another program on the same machine does not lengthen. The floor is listing the
-//! same directories and asking for every file's metadata with the standard library.
+//! stands the CPU time of the calling thread, which another program on the same machine hardly lengthens; a capture has
+//! others beside it. The floor is listing the same directories and asking for every file's metadata, in one thread, with
+//! the standard library.
 
 #![expect(clippy::print_stdout, reason = "the figures are the output")]
 

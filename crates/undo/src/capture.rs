@@ -92,7 +92,9 @@ pub struct Capture {
 
 /// Says which contents are not to be written anywhere.
 #[derive(Default)]
-struct Secret(Option<Box<dyn Fn(&[u8]) -> bool + Send + Sync>>);
+struct Secret(Option<Box<Asks>>);
+
+type Asks = dyn Fn(&[u8]) -> bool + Send + Sync;
 
 impl std::fmt::Debug for Secret {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
