@@ -558,7 +558,7 @@ async fn every_example_of_the_documentation_plays() {
     for (block, pod, count) in plays {
         let model = script(block).with_pod(pod.map(str::to_owned));
         for ended in 0..count as u64 {
-            let items = vec![Item::user("the weather"), call("a"), result("a", "noted")];
+            let items = vec![Item::user("the weather"), call("a"), result("a", "from a script")];
             let reply = ask(&model, &prompt(items, Some(ended))).await;
             let ours = reply.failure.as_ref().is_some_and(|f| f.message.contains("talk.toml"));
             assert!(!ours, "{block}\nrequest {ended} of {pod:?}: {reply:?}");
