@@ -129,7 +129,7 @@ fn arguments(plan: &Plan, layers: &[Layer]) -> Result<Vec<CString>, Failure> {
     for layer in layers {
         let at = layer.at.as_os_str();
         match &layer.look {
-            Look::Again { from, .. } if from.is_symlink() => {
+            Look::Again { from, .. } if layer.is_link => {
                 let why = format!("{} is a symbolic link, which bwrap cannot hold", from.display());
                 return Err(Failure::Broken(why));
             }

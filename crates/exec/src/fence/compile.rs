@@ -4,6 +4,7 @@
 //! `landlock`). Looks at the file system, changes nothing. Where a fence cannot be as fine as the scope it is narrower,
 //! never wider: a denied directory is denied with all below it.
 
+use std::collections::HashMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
@@ -49,6 +50,7 @@ pub(super) fn compile(tier: Tier, spec: &FenceSpec, walls: Walls) -> Result<Plan
     } else {
         ground.with_mounts(&mut plan)?;
     }
+    plan.rules = without_repeats(plan.rules);
     Ok(plan)
 }
 
@@ -303,36 +305,60 @@ impl<'a> Ground<'a> {
     }
 
     /// Read rules for a tree around what is hidden in it: directories with something hidden are listed entry by
-    /// entry. What appears in those later is not readable, and their own names are not listed where a hidden directory
-    /// lies below: a right to list goes all the way down. In `/etc` it may: the names of its secrets are known.
+    /// entry. What appears in those later is not readable.
     fn around(
         &self,
         root: &Path,
         hidden: &[PathBuf],
         rules: &mut Vec<(PathBuf, Rights)>,
     ) -> Result<(), FenceError> {
-        let real = root.canonicalize();
-        let root = real.as_deref().unwrap_or(root);
+        // What is hidden is known by its real name. What is not there needs no rule.
+        let Ok(root) = root.canonicalize() else { return Ok(()) };
+        self.around_real(&root, hidden, rules)
+    }
+
+    fn around_real(
+        &self,
+        root: &Path,
+        hidden: &[PathBuf],
+        rules: &mut Vec<(PathBuf, Rights)>,
+    ) -> Result<(), FenceError> {
         if hidden.iter().any(|hole| root.starts_with(hole)) {
             return Ok(());
         }
-        if !hidden.iter().any(|hole| hole.starts_with(root)) {
+        let inside: Vec<PathBuf> = hidden.iter().filter(|hole| hole.starts_with(root)).cloned().collect();
+        if inside.is_empty() {
             rules.push((root.to_owned(), Rights::READ));
             return Ok(());
         }
-        let lists_hidden =
-            |hole: &PathBuf| hole.starts_with(root) && !hole.starts_with("/etc") && hole.is_dir();
-        if !hidden.iter().any(lists_hidden) {
-            rules.push((root.to_owned(), Rights::LIST));
-        }
+        rules.push((root.to_owned(), Rights::LIST));
         for entry in self.list(root)? {
             // A link leads elsewhere, and elsewhere has its own rules.
             if !entry.is_symlink() {
-                self.around(&entry, hidden, rules)?;
+                self.around_real(&entry, &inside, rules)?;
             }
         }
         Ok(())
     }
+}
+
+/// Drops rules that a rule for a directory above gives already.
+fn without_repeats(rules: Vec<(PathBuf, Rights)>) -> Vec<(PathBuf, Rights)> {
+    let mut given: HashMap<PathBuf, Rights> = HashMap::new();
+    for (path, rights) in &rules {
+        let all = given.entry(path.clone()).or_insert(*rights);
+        *all = all.with(*rights);
+    }
+    let repeats = |path: &Path, rights: Rights| {
+        path.ancestors().skip(1).any(|above| given.get(above).is_some_and(|more| more.has(rights)))
+    };
+    let mut kept: Vec<(PathBuf, Rights)> = given
+        .iter()
+        .filter(|(path, rights)| !repeats(path, **rights))
+        .map(|(p, r)| (p.clone(), *r))
+        .collect();
+    kept.sort_by(|one, other| one.0.cmp(&other.0));
+    kept
 }
 
 /// Rules that lie below no other of the same list, nor below a recursive one of the second.

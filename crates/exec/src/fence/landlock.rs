@@ -4,7 +4,10 @@
 //! Here: rights by the kernel's ABI and the domain itself. Elsewhere: which paths get which rights (`compile`).
 //! What a kernel does not know is left out; below which ABI a tier is none is said in `needs`.
 
-#![expect(unsafe_code, reason = "Landlock has three system calls and no wrapper in libc")]
+#![cfg_attr(
+    target_os = "linux",
+    expect(unsafe_code, reason = "Landlock has three system calls and no wrapper in libc")
+)]
 
 use std::ffi::c_void;
 use std::io;
@@ -64,6 +67,15 @@ impl Rights {
     pub(crate) const DEVICE: Rights = Rights(READ_FILE | READ_DIR | WRITE_FILE | TRUNCATE | IOCTL_DEV);
     /// What makes sense for something that is not a directory; the kernel refuses the rest for it.
     const OF_A_FILE: u64 = EXECUTE | READ_FILE | WRITE_FILE | TRUNCATE | IOCTL_DEV;
+
+    #[must_use]
+    pub(super) fn with(self, other: Rights) -> Rights {
+        Rights(self.0 | other.0)
+    }
+
+    pub(super) fn has(self, other: Rights) -> bool {
+        self.0 & other.0 == other.0
+    }
 
     pub(super) fn bits(self) -> u64 {
         self.0

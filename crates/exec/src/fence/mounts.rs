@@ -30,7 +30,11 @@ const MASK_BYTES: &str = "1m";
 pub(super) fn build(plan: &Plan, layers: &[Layer]) -> Result<(), Failure> {
     rustix::mount::mount_change("/", MountPropagationFlags::REC | MountPropagationFlags::PRIVATE)
         .step(|| "making mounts private".to_owned())?;
-    let clones = layers.iter().map(clone_layer).collect::<Result<Vec<_>, _>>()?;
+    let mut clones = Vec::with_capacity(layers.len());
+    for layer in layers {
+        // What may be written is taken while everything still may be.
+        clones.push(if may_write(layer) { clone_layer(layer, true)? } else { None });
+    }
     let devices = if plan.walls.has(Walls::DEVICES) { clone_devices()? } else { Vec::new() };
     let root = open_path(Path::new("/")).step(|| "opening the root".to_owned())?;
     let mut attributes = Attributes::NO_SUID | Attributes::NO_DEVICES;
@@ -38,6 +42,11 @@ pub(super) fn build(plan: &Plan, layers: &[Layer]) -> Result<(), Failure> {
         attributes |= Attributes::READ_ONLY;
     }
     sys::set_attributes(root.as_fd(), attributes, true).step(|| "making the root read-only".to_owned())?;
+    for (layer, clone) in layers.iter().zip(&mut clones).filter(|(layer, _)| !may_write(layer)) {
+        // The rest is taken as it is now, unless a test left the root as it was.
+        let is_read_only = plan.walls.has(Walls::READ_ONLY_ROOT) && !plan.writable_root;
+        *clone = clone_layer(layer, !is_read_only)?;
+    }
     // Something is mounted over either of them later, unless a test leaves that wall out.
     let empties = Empties::new(Path::new(if plan.walls.has(Walls::TMP) { "/tmp" } else { "/dev" }))?;
     for (layer, clone) in layers.iter().zip(clones) {
@@ -87,20 +96,26 @@ fn attach(mount: &OwnedFd, place: &OwnedFd) -> io::Result<()> {
     Ok(rustix::mount::move_mount(mount, "", place, "", flags)?)
 }
 
-fn clone_layer(layer: &Layer) -> Result<Option<OwnedFd>, Failure> {
+fn may_write(layer: &Layer) -> bool {
+    matches!(layer.look, Look::Again { write: true, .. })
+}
+
+fn clone_layer(layer: &Layer, set_attributes: bool) -> Result<Option<OwnedFd>, Failure> {
     let Look::Again { from, write } = &layer.look else { return Ok(None) };
     let what = || format!("opening {}", from.display());
     // A held name that is a link is held by an empty file over it.
-    if from.is_symlink() {
+    if layer.is_link {
         return Ok(None);
     }
     let opened = open_path(from).step(what)?;
     let cloned = clone(opened.as_fd()).step(what)?;
-    let mut attributes = Attributes::NO_SUID | Attributes::NO_DEVICES;
-    if !write {
-        attributes |= Attributes::READ_ONLY;
+    if set_attributes {
+        let mut attributes = Attributes::NO_SUID | Attributes::NO_DEVICES;
+        if !write {
+            attributes |= Attributes::READ_ONLY;
+        }
+        sys::set_attributes(cloned.as_fd(), attributes, true).step(what)?;
     }
-    sys::set_attributes(cloned.as_fd(), attributes, true).step(what)?;
     Ok(Some(cloned))
 }
 

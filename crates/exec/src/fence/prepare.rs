@@ -23,6 +23,7 @@ pub(super) struct Layer {
     pub(super) at: PathBuf,
     pub(super) look: Look,
     pub(super) is_directory: bool,
+    pub(super) is_link: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -192,15 +193,13 @@ impl Wishes {
             if !self.counts(at, *wish, plan) {
                 continue;
             }
-            let Some(is_directory) =
-                is_directory(if matches!(wish, Wish::Tmp { .. }) { &plan.tmp } else { at })
-            else {
-                continue;
-            };
+            let shown = if matches!(wish, Wish::Tmp { .. }) { &plan.tmp } else { at };
+            let Ok(there) = shown.symlink_metadata() else { continue };
+            let (is_directory, is_link) = (there.is_dir(), there.is_symlink());
             if wish.is_shown() && self.cover(at).is_some_and(|(_, cover)| matches!(cover, Wish::Tmp { .. })) {
                 self.make_room(plan, at, is_directory)?;
             }
-            layers.push(Layer { at: at.clone(), look: self.look(at, *wish, plan), is_directory });
+            layers.push(Layer { at: at.clone(), look: self.look(at, *wish, plan), is_directory, is_link });
         }
         layers.sort_by_key(|layer| layer.at.components().count());
         Ok(layers)
