@@ -130,7 +130,11 @@ fn arguments(plan: &Plan, layers: &[Layer]) -> Result<Vec<CString>, Failure> {
         let at = layer.at.as_os_str();
         match &layer.look {
             Look::Again { from, .. } if layer.is_link => {
-                let why = format!("{} is a symbolic link, which bwrap cannot hold", from.display());
+                let why = format!(
+                    "{} is protected and a symbolic link, which bwrap cannot hold; replace the link by what it leads \
+                     to, or have a person lift it",
+                    from.display()
+                );
                 return Err(Failure::Broken(why));
             }
             Look::Again { from, write } => {

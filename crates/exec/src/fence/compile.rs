@@ -30,6 +30,7 @@ pub(super) fn compile(tier: Tier, spec: &FenceSpec, walls: Walls) -> Result<Plan
         env: environment(tier, spec),
         proxy: None,
         bwrap: PathBuf::from(super::BWRAP),
+        profile: String::new(),
         writable_root: false,
         tmp: spec.dirs.tmp.clone(),
         mounts: Vec::new(),
@@ -41,7 +42,10 @@ pub(super) fn compile(tier: Tier, spec: &FenceSpec, walls: Walls) -> Result<Plan
         Tier::D => {
             return Err(FenceError::NoFence { why: "no tier of fence works on this machine".to_owned() });
         }
-        Tier::C => return Err(FenceError::NoFence { why: "tier C is made on macOS only".to_owned() }),
+        Tier::C => {
+            plan.profile = seatbelt(spec)?;
+            return Ok(plan);
+        }
         Tier::A | Tier::APrime | Tier::B => {}
     }
     let ground = Ground::look(tier, spec)?;
@@ -52,6 +56,20 @@ pub(super) fn compile(tier: Tier, spec: &FenceSpec, walls: Walls) -> Result<Plan
     }
     plan.rules = without_repeats(plan.rules);
     Ok(plan)
+}
+
+/// The profile of tier C.
+fn seatbelt(spec: &FenceSpec) -> Result<String, FenceError> {
+    if cfg!(not(target_os = "macos")) {
+        return Err(FenceError::NoFence { why: "tier C is made on macOS only".to_owned() });
+    }
+    if matches!(spec.network, Network::Proxy { .. }) {
+        let why = "hosts are granted, and this tier has no way to the proxy yet; take `sandbox.network` back";
+        return Err(FenceError::CannotExpress { tier: Tier::C, why: why.to_owned() });
+    }
+    let home = std::env::var_os("HOME").map(PathBuf::from);
+    let tools = places::tool_chains(home.as_deref(), |name| std::env::var_os(name).map(PathBuf::from));
+    crate::seatbelt::profile(spec, &tools)
 }
 
 fn environment(tier: Tier, spec: &FenceSpec) -> std::collections::BTreeMap<OsString, OsString> {
@@ -305,7 +323,9 @@ impl<'a> Ground<'a> {
     }
 
     /// Read rules for a tree around what is hidden in it: directories with something hidden are listed entry by
-    /// entry. What appears in those later is not readable.
+    /// entry. What appears in those later is not readable, and their own names are not listed where a hidden directory
+    /// lies below: a right to list goes all the way down (`tests/probes`, `home-ssh-list`). In `/etc` it may: the names
+    /// of its secrets are known.
     fn around(
         &self,
         root: &Path,
@@ -331,7 +351,9 @@ impl<'a> Ground<'a> {
             rules.push((root.to_owned(), Rights::READ));
             return Ok(());
         }
-        rules.push((root.to_owned(), Rights::LIST));
+        if !inside.iter().any(|hole| !hole.starts_with("/etc") && hole.is_dir()) {
+            rules.push((root.to_owned(), Rights::LIST));
+        }
         for entry in self.list(root)? {
             // A link leads elsewhere, and elsewhere has its own rules.
             if !entry.is_symlink() {

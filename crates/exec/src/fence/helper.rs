@@ -104,7 +104,7 @@ fn serve(line: &UnixStream) -> Result<(), Failure> {
         Tier::A => super::inner::serve(&errand, held),
         #[cfg(target_os = "linux")]
         Tier::APrime => super::bwrap::serve(&errand, again, held),
-        Tier::B | Tier::Off => watcher(&errand, held),
+        Tier::B | Tier::C | Tier::Off => watcher(&errand, held),
         other => Err(Failure::Broken(format!("a fence of tier {other} is not made by this helper"))),
     }
 }
@@ -278,6 +278,9 @@ fn execute(
     let Some(program) = errand.argv.first().filter(|program| !program.is_empty()) else {
         return Err(Failure::Refused("there is no program to execute".to_owned()));
     };
+    if errand.plan.tier == Tier::C {
+        return execute_in_profile(&errand.plan.profile, argv, environment);
+    }
     let named = if program.as_bytes().contains(&b'/') {
         vec![program.clone()]
     } else {
@@ -298,4 +301,20 @@ fn execute(
         }
     }
     Err(Failure::Refused(format!("executing {}: {last}", program.display())))
+}
+
+/// The system's program that applies a Seatbelt profile and then becomes the command.
+const SANDBOX_EXEC: &std::ffi::CStr = c"/usr/bin/sandbox-exec";
+
+fn execute_in_profile(
+    profile: &str,
+    argv: &[CString],
+    environment: &[CString],
+) -> Result<std::convert::Infallible, Failure> {
+    let profile = CString::new(profile)
+        .map_err(|_| Failure::Broken("the profile of the fence holds a NUL".to_owned()))?;
+    let mut whole = vec![SANDBOX_EXEC.to_owned(), c"-p".to_owned(), profile];
+    whole.extend(argv.iter().cloned());
+    let Err(error) = sys::execute(SANDBOX_EXEC, &whole, environment);
+    Err(Failure::Broken(format!("executing {}: {error}", SANDBOX_EXEC.to_string_lossy())))
 }

@@ -9,16 +9,23 @@
     expect(unsafe_code, reason = "Landlock has three system calls and no wrapper in libc")
 )]
 
+#[cfg(target_os = "linux")]
 use std::ffi::c_void;
+#[cfg(target_os = "linux")]
 use std::io;
+#[cfg(target_os = "linux")]
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+#[cfg(target_os = "linux")]
 use std::path::{Path, PathBuf};
 
+#[cfg(target_os = "linux")]
 use rustix::fs::{FileType, Mode, OFlags};
 
+#[cfg(target_os = "linux")]
 /// The lowest ABI of a fence that has nothing else for files (tier B): without `TRUNCATE`, files outside could be
 /// emptied.
 pub(crate) const ALONE: u32 = 3;
+#[cfg(target_os = "linux")]
 /// The lowest ABI of a fence with mounts.
 pub(crate) const BESIDE_MOUNTS: u32 = 1;
 
@@ -86,6 +93,7 @@ impl Rights {
     }
 }
 
+#[cfg(target_os = "linux")]
 /// Rights that are refused unless a rule gives them, by ABI.
 fn handled(abi: u32) -> u64 {
     let mut rights = EXECUTE
@@ -109,6 +117,7 @@ fn handled(abi: u32) -> u64 {
     rights
 }
 
+#[cfg(target_os = "linux")]
 /// What a domain refuses beside files.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Beside {
@@ -117,6 +126,7 @@ pub(super) struct Beside {
     pub(super) scope: bool,
 }
 
+#[cfg(target_os = "linux")]
 #[repr(C)]
 struct Ruleset {
     handled_files: u64,
@@ -124,17 +134,23 @@ struct Ruleset {
     scoped: u64,
 }
 
+#[cfg(target_os = "linux")]
 #[repr(C, packed)]
 struct PathBeneath {
     allowed: u64,
     parent: i32,
 }
 
+#[cfg(target_os = "linux")]
 const VERSION: u32 = 1;
+#[cfg(target_os = "linux")]
 const RULE_PATH_BENEATH: u32 = 1;
+#[cfg(target_os = "linux")]
 const NET_BIND_CONNECT: u64 = 0b11;
+#[cfg(target_os = "linux")]
 const SCOPE_ABSTRACT_SIGNAL: u64 = 0b11;
 
+#[cfg(target_os = "linux")]
 /// The ABI of this kernel; 0 without Landlock.
 pub(crate) fn abi() -> u32 {
     // SAFETY: with this flag the kernel reads no structure.
@@ -144,6 +160,7 @@ pub(crate) fn abi() -> u32 {
     u32::try_from(version).unwrap_or(0)
 }
 
+#[cfg(target_os = "linux")]
 /// Holds this process, and all it starts, to these rules. `no_new_privs` must be set.
 pub(super) fn restrict(rules: &[(PathBuf, Rights)], beside: Beside) -> io::Result<()> {
     let abi = abi();
@@ -183,6 +200,7 @@ pub(super) fn restrict(rules: &[(PathBuf, Rights)], beside: Beside) -> io::Resul
     }
 }
 
+#[cfg(target_os = "linux")]
 /// Gives rights below one path. What is not there needs none.
 fn add(domain: &OwnedFd, path: &Path, rights: Rights) -> io::Result<()> {
     let opened = rustix::fs::open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty());

@@ -16,6 +16,7 @@ mod inner;
 mod landlock;
 #[cfg(target_os = "linux")]
 mod mounts;
+#[cfg(target_os = "linux")]
 mod placeholders;
 mod places;
 mod plan;
@@ -39,6 +40,7 @@ use minke_record::Scope;
 pub use crate::env::EnvRules;
 pub use crate::limits::Limits;
 pub use helper::{helper_main, is_helper};
+#[cfg(target_os = "linux")]
 pub use placeholders::tidy;
 pub use started::{Exit, Start, Started};
 pub use walls::Walls;
@@ -136,6 +138,12 @@ impl Default for Helper {
         }
         Helper(std::env::current_exe().unwrap_or_default())
     }
+}
+
+/// Removes what fences of a killed pod left standing: nothing, where nothing is ever made.
+#[cfg(not(target_os = "linux"))]
+pub fn tidy(_fences: &Path) -> std::io::Result<()> {
+    Ok(())
 }
 
 /// The Landlock ABI of this kernel; 0 without Landlock.

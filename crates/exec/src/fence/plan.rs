@@ -26,6 +26,8 @@ pub(super) struct Plan {
     pub(super) proxy: Option<PathBuf>,
     /// The system's maker of namespaces, in tier A′.
     pub(super) bwrap: PathBuf,
+    /// The Seatbelt profile, in tier C.
+    pub(super) profile: String,
     /// The root itself is granted.
     pub(super) writable_root: bool,
     /// What becomes `/tmp`.
@@ -101,8 +103,20 @@ const WHATS: [What; 8] = [
 impl Errand {
     pub(super) fn encode(&self) -> Vec<u8> {
         let mut out = Writer(Vec::with_capacity(4096));
-        let Plan { tier, walls, fences, env, proxy, bwrap, writable_root, tmp, mounts, protected, rules } =
-            &self.plan;
+        let Plan {
+            tier,
+            walls,
+            fences,
+            env,
+            proxy,
+            bwrap,
+            profile,
+            writable_root,
+            tmp,
+            mounts,
+            protected,
+            rules,
+        } = &self.plan;
         out.text(tier.as_str().as_ref());
         out.number(u64::from(walls.bits()));
         out.text(fences.as_os_str());
@@ -112,6 +126,7 @@ impl Errand {
         });
         out.many(proxy.iter(), |out, socket| out.text(socket.as_os_str()));
         out.text(bwrap.as_os_str());
+        out.text(profile.as_ref());
         out.number(u64::from(*writable_root));
         out.text(tmp.as_os_str());
         out.many(mounts.iter(), |out, mount| {
@@ -145,6 +160,7 @@ impl Errand {
         let env = from.many(|from| Ok((from.text()?, from.text()?)))?.into_iter().collect();
         let proxy = from.many(Reader::path)?.pop();
         let bwrap = from.path()?;
+        let profile = from.text()?.into_string().map_err(|_| cut())?;
         let writable_root = from.number()? != 0;
         let tmp = from.path()?;
         let mounts = from.many(|from| {
@@ -156,8 +172,20 @@ impl Errand {
             Ok(Protected { root: from.path()?, name: from.path()?, missing: from.number()? != 0 })
         })?;
         let rules = from.many(|from| Ok((from.path()?, Rights::from_bits(from.number()?))))?;
-        let plan =
-            Plan { tier, walls, fences, env, proxy, bwrap, writable_root, tmp, mounts, protected, rules };
+        let plan = Plan {
+            tier,
+            walls,
+            fences,
+            env,
+            proxy,
+            bwrap,
+            profile,
+            writable_root,
+            tmp,
+            mounts,
+            protected,
+            rules,
+        };
         let argv = from.many(Reader::text)?;
         let cwd = from.path()?;
         let tty = from.number()? != 0;
@@ -240,6 +268,7 @@ mod tests {
             env: BTreeMap::from([("PATH".into(), OsString::from_vec(vec![0xff, b'x']))]),
             proxy: Some("/run/proxy.sock".into()),
             bwrap: "/usr/bin/bwrap".into(),
+            profile: "(version 1)".to_owned(),
             writable_root: true,
             tmp: "/run/pods/a/tmp".into(),
             mounts: WHATS.iter().map(|what| Mount::new("/w", *what)).collect(),

@@ -118,7 +118,10 @@ async fn protected_names_are_held_present_or_not() {
             yard.file("work/.claude/settings.json", "{}");
             yard.file("work/lib/nested/.git/config", "[core]");
             yard.file("work/.git/modules/m/HEAD", "x");
-            std::os::unix::fs::symlink("/etc", yard.work.join(".agents")).unwrap();
+            // `bwrap` resolves links, so that tier A′ refuses a name that is one.
+            if tier == Tier::A {
+                std::os::unix::fs::symlink("/etc", yard.work.join(".agents")).unwrap();
+            }
             let bad = [
                 "echo x > .git/config",
                 "rm .git/config",
