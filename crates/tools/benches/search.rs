@@ -100,7 +100,11 @@ fn cases() -> Vec<Case> {
         grep("Grep, one type", json!({"pattern": "value", "type": "rust"}), &["-l", "-trust", "value", "./"]),
         glob("Glob, one kind", json!({"pattern": "**/*.rs"}), &["--files", "-g", "**/*.rs", "./"]),
         // The newest first needs the age of every file, which `rg` looks at only when it sorts.
-        glob("Glob, everything, both by age", json!({"pattern": "**"}), &["--files", "--sortr=modified", "./"]),
+        glob(
+            "Glob, everything, both by age",
+            json!({"pattern": "**"}),
+            &["--files", "--sortr=modified", "./"],
+        ),
         glob(
             "Glob, one kind, both by age",
             json!({"pattern": "**/*.rs"}),
