@@ -31,8 +31,17 @@ pub(crate) enum Who {
 pub(crate) struct Column {
     pub(crate) tier: Tier,
     pub(crate) who: Who,
-    /// Whether user namespaces can be made.
-    pub(crate) namespaces: bool,
+    pub(crate) namespaces: Namespaces,
+}
+
+/// Whether user namespaces can be made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Namespaces {
+    On,
+    /// The suite has shut them off for this column.
+    Shut,
+    /// The machine has none.
+    Missing,
 }
 
 impl Column {
@@ -41,7 +50,7 @@ impl Column {
             Who::Root => "root",
             Who::User => "user",
         };
-        format!("{} {who}{}", self.tier, if self.namespaces { "" } else { " −ns" })
+        format!("{} {who}{}", self.tier, if self.namespaces == Namespaces::On { "" } else { " −ns" })
     }
 }
 
@@ -56,7 +65,7 @@ pub(crate) struct Without {
 /// A directory that everybody can pass, with the program that everybody runs. Gone when dropped.
 pub(crate) struct Bench {
     dir: TempDir,
-    root: bool,
+    people: &'static [Who],
 }
 
 impl Bench {
@@ -65,6 +74,11 @@ impl Bench {
         let dir = tempfile::Builder::new().prefix("minke-probes-").tempdir_in("/var/tmp")?;
         fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755))?;
         let root = rustix::process::geteuid().is_root();
+        let people: &[Who] = match root {
+            true if has_many_users() => &[Who::Root, Who::User],
+            true => &[Who::Root],
+            false => &[Who::User],
+        };
         let bin = dir.path().join("bin");
         fs::create_dir_all(bin.join("suid"))?;
         let program = std::env::current_exe()?;
@@ -74,12 +88,12 @@ impl Bench {
             fs::copy(&program, &suid)?;
             fs::set_permissions(&suid, fs::Permissions::from_mode(0o4755))?;
         }
-        Ok(Bench { dir, root })
+        Ok(Bench { dir, people })
     }
 
     /// Who can run columns here.
     pub(crate) fn people(&self) -> &'static [Who] {
-        if self.root { &[Who::Root, Who::User] } else { &[Who::User] }
+        self.people
     }
 
     /// Starts a column; what it says is taken by [`Running::finish`].
@@ -88,14 +102,14 @@ impl Bench {
         let base = tempfile::Builder::new().prefix(&name).tempdir_in(self.dir.path())?;
         let bin = self.dir.path().join("bin");
         let mut command = Command::new(bin.join("probes"));
-        if !column.namespaces {
+        if column.namespaces == Namespaces::Shut {
             command.arg("without-namespaces");
         }
         command.arg("part").arg(&bin).arg(base.path()).arg(column.tier.as_str());
         if let Some(Without { wall, kept }) = without {
             command.arg(wall.as_str()).args(kept.then_some("kept"));
         }
-        if self.root && column.who == Who::User {
+        if self.people.contains(&Who::Root) && column.who == Who::User {
             chown(base.path(), Some(NOBODY), Some(NOBODY))?;
             command.uid(NOBODY).gid(NOBODY);
         }
@@ -136,6 +150,22 @@ impl Running {
             })
             .collect()
     }
+}
+
+/// Whether root can become somebody else: in a user namespace with one user it cannot.
+fn has_many_users() -> bool {
+    let map = fs::read_to_string("/proc/self/uid_map").unwrap_or_default();
+    let lengths = map.lines().filter_map(|line| line.split_whitespace().nth(2)?.parse::<u64>().ok());
+    lengths.sum::<u64>() > u64::from(NOBODY)
+}
+
+/// Whether the suite's root is the machine's, with its powers.
+pub(crate) fn is_whole_root() -> bool {
+    const SYS_ADMIN: u64 = 1 << 21;
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let held = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
+    let held = held.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0);
+    has_many_users() && held & SYS_ADMIN != 0
 }
 
 /// `without-namespaces ARGS…`: becomes this program again with those arguments, in a user namespace of its own in which

@@ -11,7 +11,7 @@ use minke_policy::Tier;
 
 use crate::attacks;
 use crate::column::{BEST, bwrap};
-use crate::part::{Bench, Column, Running, Who, Without, workspace};
+use crate::part::{Bench, Column, Namespaces, Running, Who, Without, is_whole_root, workspace};
 use crate::probe::{Bare, Kind, Probe, Rest, Seen, Stage, Wall};
 
 /// How many attacks must have been seen to succeed without a fence and to fail within.
@@ -23,11 +23,15 @@ const AT_ONCE: usize = 3;
 /// root's processes. Root has tier A wherever user namespaces are on, and this only where they are not.
 const ROOT_BESIDE_BWRAP: [&str; 3] = ["device-chmod", "input-chmod", "fork-bomb"];
 
+/// The Landlock ABI that holds signals.
+const SCOPED_SIGNALS: u32 = 6;
+
 type Results = BTreeMap<String, Seen>;
 
 pub(crate) fn every_probe_is_held() {
     let bench = Bench::new().expect("a directory for the probes");
-    let columns = columns(&bench);
+    let machine = Machine::look();
+    let columns = machine.columns(bench.people());
     let results = run(&bench, &columns, None);
     let probes = attacks::all();
     eprintln!("{}", print(&probes, &columns, &results));
@@ -36,6 +40,11 @@ pub(crate) fn every_probe_is_held() {
         let bare = columns.iter().position(|c| c.tier == Tier::Off && c.who == column.who);
         for probe in &probes {
             let without = bare.and_then(|at| results[at].get(probe.name));
+            let signals =
+                !machine.scoped_signals && column.tier == Tier::B && probe.wall == Wall::LandlockScope;
+            if signals {
+                continue;
+            }
             if let Err(why) = judge(probe, *column, seen.get(probe.name), without) {
                 wrong.push(format!("{}, {}: {why}", probe.name, column.title()));
             }
@@ -55,13 +64,17 @@ pub(crate) fn every_probe_is_held() {
 /// For each wall: a tier and a user for whom a probe that names it gets through when it is left out, and not before.
 pub(crate) fn removing_any_one_wall_lets_a_probe_through() {
     let bench = Bench::new().expect("a directory for the probes");
+    let machine = Machine::look();
+    let mut columns = machine.columns(bench.people());
+    columns
+        .retain(|column| matches!(column.tier, Tier::A | Tier::B) && column.namespaces != Namespaces::Shut);
     let next = AtomicUsize::new(0);
     let lacking = Mutex::new(Vec::new());
     thread::scope(|scope| {
         for _ in 0..AT_ONCE {
             scope.spawn(|| {
                 while let Some((wall, _, first)) = Wall::REMOVABLE.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    match shown_by(&bench, *wall, *first) {
+                    match shown_by(&bench, &columns, *wall, *first) {
                         Some((column, names)) => {
                             eprintln!("{:<18} {:<7} {}", wall.as_str(), column.title(), names.join(", "));
                         }
@@ -72,6 +85,10 @@ pub(crate) fn removing_any_one_wall_lets_a_probe_through() {
         }
     });
     let mut lacking = lacking.into_inner().expect("no worker panics with it");
+    if !machine.tiers.contains(&Tier::A) {
+        // Said above: without tier A most walls are not there to be left out.
+        return;
+    }
     // Capabilities are root's: without root there is nobody to show what they would do.
     let root_only = [Wall::Capabilities.as_str(), Wall::NoNewPrivileges.as_str()];
     lacking.retain(|wall| bench.people().len() > 1 || !root_only.contains(wall));
@@ -79,8 +96,9 @@ pub(crate) fn removing_any_one_wall_lets_a_probe_through() {
 }
 
 /// The first column in which leaving a wall out is noticed, and by which probes.
-fn shown_by(bench: &Bench, wall: Wall, first: Walls) -> Option<(Column, Vec<String>)> {
-    fenced(bench).into_iter().find_map(|column| {
+fn shown_by(bench: &Bench, columns: &[Column], wall: Wall, first: Walls) -> Option<(Column, Vec<String>)> {
+    columns.iter().find_map(|column| {
+        let column = *column;
         let before = match first {
             Walls::NONE => BTreeSet::new(),
             _ => through(bench, column, Without { wall, kept: true }),
@@ -126,24 +144,53 @@ fn left_by_b(name: &str) -> bool {
     attacks::all().iter().any(|probe| probe.name == name && probe.rest.is_some())
 }
 
-fn fenced(bench: &Bench) -> Vec<Column> {
-    let people = bench.people();
-    let all = [Tier::A, Tier::B].into_iter().flat_map(|tier| people.iter().map(move |who| (tier, *who)));
-    all.map(|(tier, who)| Column { tier, who, namespaces: true }).collect()
+/// What this machine lets be tried.
+struct Machine {
+    tiers: Vec<Tier>,
+    namespaces: bool,
+    /// Signals end at the fence without a pid namespace, too.
+    scoped_signals: bool,
 }
 
-fn columns(bench: &Bench) -> Vec<Column> {
-    let people = bench.people();
-    let mut columns = Vec::new();
-    let aside = bwrap().map(|_| (Tier::APrime, true));
-    if aside.is_none() {
-        eprintln!("tier A\u{2032} is not tried: there is no bwrap on this machine (MINKE_BWRAP names one)");
+impl Machine {
+    /// Looks once; says aloud what cannot be tried.
+    fn look() -> Machine {
+        let report = minke_exec::probe::probe();
+        let mut tiers = vec![Tier::Off];
+        for tried in &report.tiers {
+            if tried.works {
+                tiers.push(tried.tier);
+            } else if matches!(tried.tier, Tier::A | Tier::B) {
+                skipped(&format!("tier {}: {}", tried.tier, tried.why));
+            }
+        }
+        let named = bwrap().is_some();
+        if named && !tiers.contains(&Tier::APrime) {
+            tiers.push(Tier::APrime);
+        }
+        if !named {
+            eprintln!(
+                "tier A\u{2032} is not tried: there is no bwrap on this machine (MINKE_BWRAP names one)"
+            );
+        }
+        let scoped_signals = report.landlock_abi >= SCOPED_SIGNALS;
+        Machine { tiers, namespaces: report.user_namespaces.is_ok(), scoped_signals }
     }
-    let tiers = [(Tier::Off, true), (Tier::A, true), (Tier::B, true), (Tier::B, false)];
-    for (tier, namespaces) in tiers.into_iter().chain(aside) {
-        columns.extend(people.iter().map(|who| Column { tier, who: *who, namespaces }));
+
+    fn columns(&self, people: &[Who]) -> Vec<Column> {
+        let plain = if self.namespaces { Namespaces::On } else { Namespaces::Missing };
+        let mut tiers: Vec<(Tier, Namespaces)> = self.tiers.iter().map(|tier| (*tier, plain)).collect();
+        if self.namespaces && self.tiers.contains(&Tier::B) {
+            tiers.push((Tier::B, Namespaces::Shut));
+        }
+        let of = |(tier, namespaces)| people.iter().map(move |who| Column { tier, who: *who, namespaces });
+        tiers.into_iter().flat_map(of).collect()
     }
-    columns
+}
+
+fn skipped(what: &str) {
+    assert!(std::env::var_os("MINKE_NO_SKIP").is_none(), "SKIPPED: {what}");
+    eprintln!("SKIPPED: {what}");
 }
 
 /// Runs the columns, a few at a time, in their order.
@@ -166,8 +213,8 @@ fn run(bench: &Bench, columns: &[Column], without: Option<Without>) -> Vec<Resul
 fn judge_best(column: Column, best: Option<&str>) -> Option<String> {
     let expected: &[Tier] = match (column.tier, column.namespaces) {
         (Tier::Off, _) => return None,
-        (_, true) => &[Tier::A],
-        (_, false) => &[Tier::APrime, Tier::B],
+        (_, Namespaces::On) => &[Tier::A],
+        (_, Namespaces::Shut | Namespaces::Missing) => &[Tier::APrime, Tier::B],
     };
     let right = expected.iter().any(|tier| best == Some(tier.as_str()));
     (!right).then(|| format!("{}: a pod would choose {best:?}", column.title()))
@@ -220,7 +267,8 @@ fn is_offered(probe: &Probe, column: Column) -> bool {
 fn judge_bare(probe: &Probe, who: Who, seen: &Seen) -> Result<(), String> {
     let must = match probe.bare {
         Bare::Succeeds => true,
-        Bare::AsRoot => who == Who::Root,
+        // Root of a container may have few of root's powers.
+        Bare::AsRoot => who == Who::Root && is_whole_root(),
         Bare::AsUser => who == Who::User,
         Bare::IfOffered | Bare::Never(_) => false,
     };

@@ -62,6 +62,9 @@ pub(super) const PROBES: &[Probe] = &[
             other => other,
         }
     }),
+    control("git-init-below", "execve git", |g| {
+        run(Command::new("git").args(["init", "-q"]).arg(g.own("new")))
+    }),
     control("compiles-and-runs", "execve cc", compile),
     control("python", "execve python3", |_| {
         if !Path::new("/usr/bin/python3").exists() {

@@ -14,7 +14,8 @@ const OPEN_TREE_CLONE: u64 = 1;
 pub(super) const PROBES: &[Probe] = &[
     probe("unshare-user", "unshare CLONE_NEWUSER", Wall::SeccompCalls, |_| {
         unshare(libc::CLONE_NEWUSER as u64)
-    }),
+    })
+    .bare(Bare::IfOffered),
     probe("unshare-mount", "unshare CLONE_NEWNS", Wall::SeccompCalls, |_| unshare(libc::CLONE_NEWNS as u64))
         .bare(Bare::AsRoot),
     probe("unshare-pid", "unshare CLONE_NEWPID", Wall::SeccompCalls, |_| unshare(libc::CLONE_NEWPID as u64))
@@ -23,11 +24,14 @@ pub(super) const PROBES: &[Probe] = &[
         .bare(Bare::AsRoot),
     probe("unshare-time", "unshare CLONE_NEWTIME", Wall::SeccompCalls, |_| unshare(NEW_TIME))
         .bare(Bare::AsRoot),
-    probe("unshare-user-and-mount", "unshare, mount", Wall::SeccompCalls, unshare_and_mount),
-    probe("clone-user", "clone CLONE_NEWUSER", Wall::SeccompCalls, |_| clone_new(libc::CLONE_NEWUSER as u64)),
+    probe("unshare-user-and-mount", "unshare, mount", Wall::SeccompCalls, unshare_and_mount)
+        .bare(Bare::IfOffered),
+    probe("clone-user", "clone CLONE_NEWUSER", Wall::SeccompCalls, |_| clone_new(libc::CLONE_NEWUSER as u64))
+        .bare(Bare::IfOffered),
     probe("clone3-user", "clone3 CLONE_NEWUSER", Wall::SeccompCalls, |_| {
         clone3_new(libc::CLONE_NEWUSER as u64)
-    }),
+    })
+    .bare(Bare::IfOffered),
     probe("setns", "setns", Wall::SeccompCalls, |_| {
         let own = fs::File::open("/proc/self/ns/net");
         tried(own.and_then(|file| {

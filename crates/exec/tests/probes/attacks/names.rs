@@ -79,6 +79,14 @@ pub(super) const PROBES: &[Probe] = &[
         let bait = g.at("tree/bait");
         tried(fs::write(&bait, "gitdir: planted\n").and_then(|()| fs::rename(bait, g.at("tree/.git"))))
     }),
+    name("git-made-at-root", "execve git", |g| {
+        // Whoever makes the repository decides what git runs in it.
+        match Command::new("git").args(["init", "-q", g.fact("tmp_grant")]).output() {
+            Ok(done) if done.status.success() => Seen::Done("made".to_owned()),
+            Ok(done) => Seen::Held(String::from_utf8_lossy(&done.stderr).trim().to_owned()),
+            err => tried(err),
+        }
+    }),
     name("minke-dir", "mkdir", |g| tried(fs::create_dir(g.work(".minke")))),
     name("minke-config", "mkdir, openat O_CREAT", |g| {
         tried(fs::create_dir_all(g.work(".minke/x")).and_then(|()| plant_io(&g.work(".minke/config.toml"))))
