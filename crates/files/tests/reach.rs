@@ -120,6 +120,13 @@ fn links_lead_wherever_the_scope_goes_and_no_further() {
     symlink("loop2", house.at("in/loop1")).unwrap();
     symlink("loop1", house.at("in/loop2")).unwrap();
     assert!(matches!(files.open(&house.at("in/loop1")), Err(FileError::LinkLoop { .. })));
+    // As many as the kernel follows, and not one more.
+    symlink("a", house.at("in/chain-1")).unwrap();
+    for n in 2..=41 {
+        symlink(format!("chain-{}", n - 1), house.at(&format!("in/chain-{n}"))).unwrap();
+    }
+    assert_eq!(read(&files, &house.at("in/chain-40")).unwrap(), "a");
+    assert!(matches!(files.open(&house.at("in/chain-41")), Err(FileError::LinkLoop { .. })));
     symlink("gone", house.at("in/broken")).unwrap();
     assert!(matches!(files.open(&house.at("in/broken")), Err(FileError::BrokenSymlink { .. })));
     assert!(matches!(
@@ -181,6 +188,15 @@ fn every_wall_holds_on_the_real_path() {
     assert!(!house.at("in/.mcp.json").exists() && !house.at("in/deep/.claude").exists());
     let lifted = house.with(|config| config.lifted.push(house.at("in/.git/hooks")));
     assert!(lifted.replace(&house.at("in/.git/hooks/pre-commit"), b"x", Expect::Any).is_ok());
+    assert!(lifted.replace(&house.at("in/.mcp.json"), b"x", Expect::Any).is_err());
+    // A mask is lifted at a place within it, for that place alone; what lies above it lifts nothing.
+    fs::write(house.at("in/.ssh/known"), "known").unwrap();
+    let lifted = house.with(|config| {
+        config.masked.push(house.at("in/.ssh"));
+        config.lifted = vec![house.at("in"), house.at("in/.ssh/known")];
+    });
+    assert_eq!(read(&lifted, &house.at("in/.ssh/known")).unwrap(), "known");
+    assert!(matches!(lifted.open(&house.at("in/.ssh/key")), Err(FileError::Masked { .. })));
     assert!(lifted.replace(&house.at("in/.mcp.json"), b"x", Expect::Any).is_err());
 }
 
@@ -320,4 +336,38 @@ fn names_that_are_no_text_work() {
     files.replace(&path, b"bytes", Expect::Absent).unwrap();
     assert_eq!(read(&files, &path).unwrap(), "bytes");
     assert!(files.open(&house.at("out").join(name)).is_err());
+}
+
+#[test]
+fn what_is_no_file_is_not_even_opened() {
+    use std::sync::atomic::{AtomicBool, Ordering};
+    let house = House::new();
+    let files = house.files();
+    let fifo = house.at("in/fifo");
+    assert!(std::process::Command::new("mkfifo").arg(&fifo).status().unwrap().success());
+    let (ready, through) = (AtomicBool::new(false), AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        // Whoever opens a FIFO to write waits until somebody opens it to read: that must not be us.
+        scope.spawn(|| {
+            ready.store(true, Ordering::SeqCst);
+            drop(fs::OpenOptions::new().write(true).open(&fifo));
+            through.store(true, Ordering::SeqCst);
+        });
+        let until = std::time::Instant::now() + std::time::Duration::from_millis(300);
+        let mut tries = 0;
+        while !ready.load(Ordering::SeqCst) || std::time::Instant::now() < until {
+            assert!(matches!(files.open(&fifo), Err(FileError::Special { .. })));
+            assert!(matches!(files.replace(&fifo, b"x", Expect::Any), Err(FileError::Special { .. })));
+            tries += 1;
+        }
+        let woken = through.load(Ordering::SeqCst);
+        // Lets the writer go, and does not wait for it if it has gone.
+        let nonblock = rustix::fs::OFlags::NONBLOCK | rustix::fs::OFlags::RDONLY;
+        let reader = rustix::fs::open(&fifo, nonblock, rustix::fs::Mode::empty()).unwrap();
+        while !through.load(Ordering::SeqCst) {
+            std::thread::yield_now();
+        }
+        drop(reader);
+        assert!(tries > 0 && !woken, "the FIFO was opened in one of {tries} tries");
+    });
 }
