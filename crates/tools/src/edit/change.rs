@@ -1,8 +1,9 @@
 //! Change: how Write, Edit and MultiEdit change a file. Worked out twice with the same code: for the preview, and under
 //! the file's lock when it is done.
 //!
-//! Invariant: a file is changed only if its content is what the model has seen (`a_file_must_have_been_read`), and two
-//! changes of one file never lose one (`parallel_edits_of_one_file_all_arrive`).
+//! Invariant: a file is changed only if its content is what the model has seen
+//! (`a_file_must_have_been_read_and_be_unchanged_since`), and two changes of one file never lose one
+//! (`parallel_edits_of_one_file_all_arrive`).
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};

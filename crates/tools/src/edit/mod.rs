@@ -3,7 +3,8 @@
 //! Here: the two tools. Elsewhere: where an edit applies (`matching`, `loose`, `closest`), how a file is changed and what
 //! must hold before (`change`, `known`).
 //! Class verifiable: the hashes in the preview say whether a change happened.
-//! Invariant: MultiEdit does all of its edits or none (`multi_edit_is_all_or_nothing`).
+//! Invariant: MultiEdit does all of its edits or none
+//! (`multi_edit_is_all_or_nothing_and_each_edit_works_on_the_one_before`).
 
 pub(crate) mod change;
 mod closest;
@@ -134,7 +135,8 @@ fn apply(text: &str, step: &Step, missing: bool) -> Result<(String, Option<Strin
     }
     let applied = matching::apply(text, Wanted { old, new, all: replace_all.unwrap_or_default() })?;
     let remark = if applied.loosely {
-        Some("`old_string` matched only without regard to white space; `new_string` was indented like the place".to_owned())
+        let how = "`old_string` matched only without regard to white space; `new_string` was indented like the place";
+        Some(how.to_owned())
     } else {
         (applied.places > 1).then(|| format!("{} places were replaced", applied.places))
     };
