@@ -207,7 +207,8 @@ async fn attacker(
     let (stdout, stderr) = streams(&path).map_err(told("output"))?;
     let (stdin, master) = stdin(stage).map_err(told("input"))?;
     let arguments = [world.program().display().to_string(), "inside".to_owned(), what.to_owned()];
-    let argv = arguments.into_iter().chain(world.told()).map(Into::into).collect();
+    let facts = world.told().map_err(told("facts"))?;
+    let argv = arguments.into_iter().chain(facts).map(Into::into).collect();
     let limits = match stage {
         Stage::Small => Limits {
             file_bytes: Some(FILE_BYTES),

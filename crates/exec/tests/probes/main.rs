@@ -2,7 +2,7 @@
 //! namespaces; and what must work all the same.
 //!
 //! Here: the tests. Elsewhere: the attacks (`attacks`), the attacker's process (`inside`), the world it is to be kept
-//! from (`world`), one tier for one user (`column`), running those as users (`part`), expectations and print (`table`).
+//! from (`world`, `layout`), one tier for one user (`column`), running those as users (`part`), expectations and print (`table`).
 //! This binary is the test, the attacker, the bystander and the fence's helper, by what it is called with; so it has a
 //! `main` of its own and lists its tests to the runner itself.
 //! Invariant: no attack succeeds in tier A, and in tier B only the documented rest (`every_probe_is_held`).
@@ -18,6 +18,8 @@ mod column;
 mod inside;
 #[cfg(target_os = "linux")]
 mod ipc;
+#[cfg(target_os = "linux")]
+mod layout;
 #[cfg(target_os = "linux")]
 mod part;
 #[cfg(target_os = "linux")]

@@ -1,7 +1,7 @@
 //! The world outside: files, processes and sockets that a command must not reach, and what shows from there that it did.
 //!
-//! Here: building it, the fences' scope in it, looking at it again afterwards. Elsewhere: bystanders that are processes
-//! (`bystander`), the attacks (`attacks`).
+//! Here: building it, the fences' scope in it, looking at it again afterwards. Elsewhere: its files (`layout`), the
+//! bystander that is a process (`bystander`), the attacks (`attacks`).
 //! A probe that says it was held is believed only if nothing outside has changed (`Evidence`).
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -10,10 +10,9 @@ use std::io::{self, Read, Write};
 use std::net::{TcpListener, UdpSocket};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::linux::net::SocketAddrExt;
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram, UnixListener};
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -25,8 +24,8 @@ use crate::attacks::LOCKS;
 use crate::bystander::Bystander;
 use crate::inside::CANARY;
 use crate::ipc::Ipc;
+use crate::layout;
 use crate::probe::{Probe, Stage};
-use crate::sys::{c, sys};
 
 /// How long after the end of a fence a daemon of it may still hold its lock.
 const GONE_WITHIN: Duration = Duration::from_secs(2);
@@ -35,16 +34,21 @@ pub(crate) struct World {
     pub(crate) base: PathBuf,
     /// Where the program of the probes is, which everybody may read.
     bin: PathBuf,
-    facts: BTreeMap<String, String>,
     victim: Bystander,
     udp: UdpSocket,
     datagrams: UnixDatagram,
+    /// A terminal of somebody else, by both of its ends.
     terminal: OwnedFd,
+    pts: PathBuf,
     /// Held open so that there is something to reach; nobody ever accepts.
-    _listeners: (Vec<TcpListener>, Vec<UnixListener>),
-    _leaked: Vec<OwnedFd>,
-    _ipc: Ipc,
-    _host_tmp: [TempDir; 2],
+    tcp: Vec<TcpListener>,
+    _unix: Vec<UnixListener>,
+    abstract_name: String,
+    leaked: Vec<OwnedFd>,
+    ipc: Ipc,
+    /// Somebody else's directory in the machine's `/tmp`, and a grant there.
+    host_tmp: TempDir,
+    tmp_grant: TempDir,
     shm_file: PathBuf,
     /// Paths that nobody may change, as they were.
     before: BTreeMap<PathBuf, Stamp>,
@@ -56,13 +60,11 @@ type Stamp = (i64, i64, u32);
 impl World {
     pub(crate) fn build(base: &Path, bin: &Path, probes: &[Probe]) -> io::Result<World> {
         fs::create_dir_all(base)?;
-        lay_out(base, probes)?;
+        layout::lay_out(base, probes)?;
         let host_tmp = tempfile::Builder::new().prefix("minke-probe-").tempdir_in("/tmp")?;
         fs::write(host_tmp.path().join("secret"), CANARY)?;
         let tmp_grant = tempfile::Builder::new().prefix("minke-grant-").tempdir_in("/tmp")?;
         let victim = Bystander::start(&bin.join("probes"), &base.join("outside/victim-file"))?;
-        let leaked = leak(base)?;
-        let ipc = Ipc::make()?;
         let udp = UdpSocket::bind("127.0.0.1:0")?;
         udp.set_nonblocking(true)?;
         let tcp = TcpListener::bind("127.0.0.1:0")?;
@@ -73,35 +75,6 @@ impl World {
         let abstract_name = format!("minke-probe-{}", base.display());
         let shm_file = PathBuf::from(format!("/dev/shm/minke-probe-{}", std::process::id()));
         fs::write(&shm_file, CANARY)?;
-
-        let mut facts = BTreeMap::new();
-        let mut fact = |name: &str, value: String| facts.insert(name.to_owned(), value);
-        fact("pod", std::process::id().to_string());
-        fact("victim", victim.pid().to_string());
-        fact("victim_group", victim.pid().to_string());
-        fact("victim_address", victim.address().to_string());
-        fact("victim_fd", victim.descriptor().to_string());
-        for (name, fd) in ["leaked_dir", "leaked_file", "leaked_writer"].into_iter().zip(&leaked) {
-            fact(name, fd.as_raw_fd().to_string());
-        }
-        for (name, value) in ipc.facts() {
-            fact(name, value);
-        }
-        fact("tcp_port", tcp.local_addr()?.port().to_string());
-        if let Ok(listener) = &tcp6 {
-            fact("tcp6_port", listener.local_addr()?.port().to_string());
-        }
-        fact("udp_port", udp.local_addr()?.port().to_string());
-        fact("abstract", abstract_name.clone());
-        fact("host_pts", pts.display().to_string());
-        fact("host_tmp_file", host_tmp.path().join("secret").display().to_string());
-        fact("tmp_grant", tmp_grant.path().display().to_string());
-        fact("host_name", fs::read_to_string("/proc/sys/kernel/hostname")?.trim().to_owned());
-        fact("shm_file", shm_file.display().to_string());
-        let suid = bin.join("suid/probes");
-        if suid.exists() {
-            fact("suid", suid.display().to_string());
-        }
 
         let mut unix = vec![UnixListener::bind_addr(&SocketAddr::from_abstract_name(&abstract_name)?)?];
         let sockets = [
@@ -114,25 +87,58 @@ impl World {
             unix.push(UnixListener::bind(base.join(path))?);
         }
         answer_as_proxy(&base.join("runtime/pods/probe/proxy.sock"))?;
-        let tcp = [Ok(tcp), tcp6].into_iter().flatten().collect();
-        let before = BTreeMap::new();
         let mut world = World {
             base: base.to_owned(),
             bin: bin.to_owned(),
-            facts,
             victim,
             udp,
             datagrams,
             terminal,
-            _listeners: (tcp, unix),
-            _leaked: leaked,
-            _ipc: ipc,
-            _host_tmp: [host_tmp, tmp_grant],
+            pts,
+            tcp: [Ok(tcp), tcp6].into_iter().flatten().collect(),
+            abstract_name,
+            leaked: leak(base)?,
+            ipc: Ipc::make()?,
+            host_tmp,
+            tmp_grant,
             shm_file,
-            before,
+            _unix: unix,
+            before: BTreeMap::new(),
         };
         world.before = world.stamps()?;
         Ok(world)
+    }
+
+    /// Everything that an attacker could wish to know.
+    fn facts(&self) -> io::Result<BTreeMap<String, String>> {
+        let mut facts = BTreeMap::new();
+        let mut fact = |name: &str, value: &dyn ToString| facts.insert(name.to_owned(), value.to_string());
+        fact("pod", &std::process::id());
+        fact("victim", &self.victim.pid());
+        fact("victim_group", &self.victim.pid());
+        fact("victim_address", &self.victim.address());
+        fact("victim_fd", &self.victim.descriptor());
+        for (name, fd) in ["leaked_dir", "leaked_file", "leaked_writer"].into_iter().zip(&self.leaked) {
+            fact(name, &fd.as_raw_fd());
+        }
+        for (name, value) in self.ipc.facts() {
+            fact(name, &value);
+        }
+        for (name, listener) in ["tcp_port", "tcp6_port"].into_iter().zip(&self.tcp) {
+            fact(name, &listener.local_addr()?.port());
+        }
+        fact("udp_port", &self.udp.local_addr()?.port());
+        fact("abstract", &self.abstract_name);
+        fact("host_pts", &self.pts.display());
+        fact("host_tmp_file", &self.host_tmp.path().join("secret").display());
+        fact("tmp_grant", &self.tmp_grant.path().display());
+        fact("host_name", &fs::read_to_string("/proc/sys/kernel/hostname")?.trim());
+        fact("shm_file", &self.shm_file.display());
+        let suid = self.bin.join("suid/probes");
+        if suid.exists() {
+            fact("suid", &suid.display());
+        }
+        Ok(facts)
     }
 
     pub(crate) fn program(&self) -> PathBuf {
@@ -140,57 +146,13 @@ impl World {
     }
 
     /// The arguments by which the attacker is told everything.
-    pub(crate) fn told(&self) -> Vec<String> {
-        let facts = self.facts.iter().map(|(name, value)| format!("{name}={value}"));
-        [self.base.display().to_string()].into_iter().chain(facts).collect()
+    pub(crate) fn told(&self) -> io::Result<Vec<String>> {
+        let facts = self.facts()?.into_iter().map(|(name, value)| format!("{name}={value}"));
+        Ok([self.base.display().to_string()].into_iter().chain(facts).collect())
     }
 
     /// The fence of a stage.
     pub(crate) fn spec(&self, stage: Stage) -> FenceSpec {
-        let rule = |target: &str, permission, recursive| ScopeRule {
-            target: self.base.join(target).display().to_string(),
-            permission,
-            recursive,
-        };
-        let bin = ScopeRule {
-            target: self.bin.display().to_string(),
-            permission: Permission::Read,
-            recursive: true,
-        };
-        let mut allow = vec![
-            rule("work", Permission::Write, true),
-            rule("reads", Permission::Read, true),
-            rule("home", Permission::Read, true),
-            rule("tree", Permission::Write, true),
-            ScopeRule {
-                target: self.facts["tmp_grant"].clone(),
-                permission: Permission::Write,
-                recursive: true,
-            },
-            bin,
-        ];
-        let deny = vec![
-            rule("work/box/denied", Permission::Write, true),
-            rule("work/far/denied", Permission::Write, true),
-            rule("work/pinned/deep/denied", Permission::Write, true),
-            rule("work/box/hidden", Permission::Read, true),
-            rule("work/box/later", Permission::Write, true),
-            rule("work/box/hidden.txt", Permission::Read, true),
-        ];
-        let deny = if stage == Stage::Denied { deny } else { Vec::new() };
-        if stage == Stage::Denied {
-            allow.push(rule("flat", Permission::Write, false));
-        }
-        let masked = [
-            "home/.ssh",
-            "home/.aws",
-            "home/.gnupg",
-            "home/.mozilla",
-            "home/.netrc",
-            "home/.config/minke",
-            "home/.local/share/minke",
-            "runtime",
-        ];
         let pod = self.base.join("runtime/pods/probe");
         let network = match stage {
             Stage::Proxy => Network::Proxy { socket: pod.join("proxy.sock") },
@@ -198,7 +160,7 @@ impl World {
         };
         let home = self.base.join("home").display().to_string();
         FenceSpec {
-            scope: Scope { allow, deny },
+            scope: self.scope(stage),
             read_only: stage == Stage::ReadOnly,
             dirs: PodDirs {
                 tmp: pod.join("tmp"),
@@ -206,11 +168,35 @@ impl World {
                 fences: pod.join("fences"),
                 writable_tmp: stage != Stage::ReadOnly,
             },
-            masked: masked.iter().map(|path| self.base.join(path)).collect(),
+            masked: layout::MASKED.iter().map(|path| self.base.join(path)).collect(),
             lifted: Vec::new(),
             network,
             env: EnvRules { pass: Vec::new(), set: BTreeMap::from([("HOME".to_owned(), home)]) },
         }
+    }
+
+    fn scope(&self, stage: Stage) -> Scope {
+        let rule = |target: PathBuf, permission, recursive| ScopeRule {
+            target: target.display().to_string(),
+            permission,
+            recursive,
+        };
+        let below = |target: &str| self.base.join(target);
+        let mut allow = vec![
+            rule(below("work"), Permission::Write, true),
+            rule(below("tree"), Permission::Write, true),
+            rule(self.tmp_grant.path().to_owned(), Permission::Write, true),
+            rule(below("reads"), Permission::Read, true),
+            rule(below("home"), Permission::Read, true),
+            rule(self.bin.clone(), Permission::Read, true),
+        ];
+        let mut deny = Vec::new();
+        if stage == Stage::Denied {
+            allow.push(rule(below("flat"), Permission::Write, false));
+            deny.extend(layout::DENIED.map(|path| rule(below(path), Permission::Write, true)));
+            deny.extend(layout::HIDDEN.map(|path| rule(below(path), Permission::Read, true)));
+        }
+        Scope { allow, deny }
     }
 
     /// What shows from outside which probes got through, whatever they say themselves.
@@ -306,95 +292,6 @@ fn stamp(path: &Path, into: &mut BTreeMap<PathBuf, Stamp>) -> io::Result<()> {
         }
     }
     Ok(())
-}
-
-fn put(path: &Path, text: &str) -> io::Result<()> {
-    if let Some(parent) = path.parent() {
-        fs::create_dir_all(parent)?;
-    }
-    fs::write(path, text)
-}
-
-/// The files of the world.
-fn lay_out(base: &Path, probes: &[Probe]) -> io::Result<()> {
-    for probe in probes {
-        let dir = base.join("outside").join(probe.name);
-        fs::create_dir_all(dir.join("dir"))?;
-        put(&dir.join("secret"), CANARY)?;
-        put(&dir.join("victim"), "victim")?;
-        put(&dir.join("tool"), "#!/bin/sh\nexit 0\n")?;
-        fs::set_permissions(dir.join("tool"), fs::Permissions::from_mode(0o755))?;
-        if matches!(probe.name, "loader-runs-outside" | "preloaded-library") {
-            fs::copy("/bin/cat", dir.join("program"))?;
-        }
-    }
-    fs::create_dir_all(base.join("outside/readlink-outside"))?;
-    std::os::unix::fs::symlink(CANARY, base.join("outside/readlink-outside/pointer"))?;
-    let marked = base.join("outside/getxattr-outside/marked");
-    put(&marked, "marked")?;
-    // Where the file system has no such attributes there is nothing to ask for.
-    let _ = sys!(SYS_setxattr, c(&marked), c("user.minke"), CANARY.as_ptr(), CANARY.len(), 0);
-    put(&base.join("outside/hard-link-of-old/old"), CANARY)?;
-    fs::create_dir_all(base.join("work"))?;
-    fs::hard_link(base.join("outside/hard-link-of-old/old"), base.join("work/old-link"))?;
-    for name in ["inherited-dir", "inherited-file", "inherited-writer", "unix-path-outside"] {
-        put(&base.join("outside").join(name).join("secret"), CANARY)?;
-    }
-    let secrets = [
-        "outside/victim-file",
-        "flat/sub/inner",
-        "home/.ssh/id_ed25519",
-        "home/.aws/credentials",
-        "home/.gnupg/private-keys-v1.d/key",
-        "home/.mozilla/firefox/p/logins.json",
-        "home/.netrc",
-        "home/.config/minke/config.toml",
-        "home/.config/minke/secrets/anthropic",
-        "home/.local/share/minke/sessions/s/log",
-        "runtime/scope.json",
-        "runtime/pods/other/tmp/file",
-        "runtime/pods/other/output/1.txt",
-        "runtime/pods/probe/lease",
-        "work/box/hidden/file",
-        "work/box/hidden.txt",
-    ];
-    for path in secrets {
-        put(&base.join(path), CANARY)?;
-    }
-    let plain = [
-        "home/notes",
-        "reads/file",
-        "runtime/pods/probe/output/1.txt",
-        "work/file",
-        "work/gone",
-        "work/.agents/skill.md",
-        "work/box/denied/file",
-        "work/box/denied/gone",
-        "work/box/denied/mode",
-        "work/far/denied/file",
-        "tree/file",
-        "work/pinned/deep/denied/file",
-    ];
-    for path in plain {
-        put(&base.join(path), "plain\n")?;
-    }
-    fs::create_dir_all(base.join("runtime/pods/probe/tmp"))?;
-    put(&base.join("runtime/pods/probe/fences"), "")?;
-    put(&base.join("tree/.git"), "gitdir: ../work/.git/worktrees/tree\n")?;
-    for repository in ["work", "work/part/lib"] {
-        repository_at(&base.join(repository))?;
-    }
-    Ok(())
-}
-
-fn repository_at(path: &Path) -> io::Result<()> {
-    fs::create_dir_all(path)?;
-    let done =
-        Command::new("git").args(["init", "-q", "--template="]).arg(path).env("HOME", path).output()?;
-    if !done.status.success() {
-        return Err(io::Error::other(String::from_utf8_lossy(&done.stderr).into_owned()));
-    }
-    fs::create_dir_all(path.join(".git/hooks"))
 }
 
 /// Descriptors that survive an exec: a directory, a secret, a file to be written.
