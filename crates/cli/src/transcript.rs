@@ -5,10 +5,10 @@
 //! Invariant: what the model says is shown once, whether it was streamed, joined in the middle or missed
 //! (`a_message_is_shown_once_however_it_came`).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use minke_protocol::{Block, Event, InFlight, LlmRetry};
-use minke_record::{CallId, Content, Entry, InputSegment, Item, Kind, Role, flatten};
+use minke_record::{AskKind, CallId, Content, Entry, InputSegment, Item, Kind, Outcome, Role, flatten};
 
 use crate::exec::json::message_text;
 use crate::failure::Failure;
@@ -89,11 +89,42 @@ struct Fold {
     mid_line: bool,
     /// The tools of calls that were not dispatched yet.
     wished: BTreeMap<CallId, String>,
+    /// Calls that run a command.
+    commands: BTreeSet<CallId>,
+}
+
+/// How much of a command's last words is shown.
+const LAST_LINES: usize = 5;
+/// How much of a command or a line of it is shown.
+const LINE_CHARS: usize = 160;
+
+/// The first line of a text, cut if it is long.
+fn first_line(text: &str) -> String {
+    let line = text.lines().next().unwrap_or_default();
+    let cut = line.chars().count() > LINE_CHARS || text.lines().nth(1).is_some();
+    let mut shown: String = line.chars().take(LINE_CHARS).collect();
+    if cut {
+        shown.push_str(" …");
+    }
+    shown
+}
+
+/// The last lines that say something, each on a line of its own.
+fn last_lines(text: &str) -> String {
+    let lines: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).collect();
+    let from = lines.len().saturating_sub(LAST_LINES);
+    lines.iter().skip(from).map(|line| format!("\n    {}", first_line(line))).collect()
 }
 
 impl Fold {
     fn new(asides: Asides) -> Fold {
-        Fold { asides, shown: String::new(), mid_line: false, wished: BTreeMap::new() }
+        Fold {
+            asides,
+            shown: String::new(),
+            mid_line: false,
+            wished: BTreeMap::new(),
+            commands: BTreeSet::new(),
+        }
     }
 
     fn entry(&mut self, entry: &Entry) -> Vec<Piece> {
@@ -108,22 +139,42 @@ impl Fold {
                 self.wished.remove(&dispatch.call_id);
                 let action = &dispatch.action;
                 let what = action.command.as_ref().or(action.writes.first()).or(action.reads.first());
-                let what = what.map(|what| format!(" {what}")).unwrap_or_default();
+                let what = what.map(|what| format!(" {}", first_line(what))).unwrap_or_default();
+                if action.command.is_some() {
+                    self.commands.insert(dispatch.call_id.clone());
+                }
                 self.aside(format!("· {}{what}", dispatch.tool))
             }
             Kind::ToolResult(result) => match &result.item {
-                Item::ToolResult { call_id, summary, is_error, .. } => {
+                Item::ToolResult { call_id, summary, content, is_error, .. } => {
                     let sign = if *is_error { "✗" } else { "✓" };
                     // A call that never started has not been named yet.
                     let tool = self.wished.remove(call_id).map(|tool| format!("{tool} ")).unwrap_or_default();
-                    self.aside(format!("  {sign} {tool}{}: {summary}", result.outcome))
+                    let outcome = &result.outcome;
+                    if self.commands.remove(call_id) && *outcome == Outcome::Done {
+                        // Its line stands above; how it ended and what it said last is news.
+                        let how = summary.rsplit_once(" (").map_or(summary.as_str(), |(_, how)| how);
+                        let said = content.as_ref().map(|text| last_lines(&text.show())).unwrap_or_default();
+                        return self.aside(format!("  {sign} {}{said}", how.trim_end_matches(')')));
+                    }
+                    self.aside(format!("  {sign} {tool}{outcome}: {summary}"))
                 }
                 _ => Vec::new(),
             },
             Kind::LlmEnd(_) | Kind::TurnEnd(_) => self.break_line(),
             Kind::Ask(ask) => {
                 let text = ask.subject.text.as_deref().unwrap_or("(no text)");
-                self.aside(format!("? {}: {text}\n  `minke answer {} approved` or `denied`", ask.ask, ask.id))
+                let how = match ask.ask {
+                    AskKind::Question => {
+                        format!("`minke answer {} answered --note \"…\"` or `denied`", ask.id)
+                    }
+                    _ => format!("`minke answer {} approved` or `denied`", ask.id),
+                };
+                let options = match (&ask.ask, ask.options.as_slice()) {
+                    (AskKind::Question, [_, ..]) => format!(" [{}]", ask.options.join(" | ")),
+                    _ => String::new(),
+                };
+                self.aside(format!("? {}: {text}{options}\n  {how}", ask.ask))
             }
             Kind::Answer(answer) => self.aside(format!("  answered: {}", answer.decision)),
             Kind::Alert(alert) => {

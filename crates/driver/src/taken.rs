@@ -116,7 +116,9 @@ impl Taken {
             return Err(format!("there is no run {} in this session", self.run));
         }
         let chain = self.chain();
-        let base = chain.iter().filter_map(|run| self.before.get(run)).min_by_key(|(seq, _)| *seq);
+        // Between an interruption and the next capture anybody may have changed anything: what is known of a run's
+        // commands is what lies between its own captures.
+        let base = self.before.get(&self.run);
         let captured = base.zip(self.after.as_ref());
         let mut all: BTreeMap<String, Change> = BTreeMap::new();
         if let Some(((_, before), after)) = captured {
@@ -126,8 +128,9 @@ impl Taken {
             all.insert(path, change);
         }
         all.retain(|_, change| !is_nothing(change));
-        let unknown = (base.is_some() && self.after.is_none()).then(|| {
-            "what the run's commands changed is not known, because it was interrupted; that is left as it is"
+        let interrupted = |run: &RunId| *run != self.run && self.before.contains_key(run);
+        let unknown = ((base.is_some() && self.after.is_none()) || chain.iter().any(interrupted)).then(|| {
+            "what the run's commands changed before it was interrupted is not known; that is left as it is"
                 .to_owned()
         });
         Ok((all.into_values().collect(), unknown))
@@ -240,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_that_was_resumed_is_taken_back_as_a_whole() {
+    fn of_a_run_that_was_resumed_only_what_is_known_is_taken_back() {
         let log = vec![
             (1, invoke(None)),
             (1, before(&[file("/a", "1")])),
@@ -248,7 +251,9 @@ mod tests {
             (2, before(&[file("/a", "2")])),
             (0, after(2, &[file("/a", "3")])),
         ];
-        assert_eq!(lines(&taken(id(2), log.clone())), ["/a 1 3"]);
+        // Nobody knows who made 2 of 1 while the pod was dead.
+        assert_eq!(lines(&taken(id(2), log.clone())), ["/a 2 3"]);
+        assert!(taken(id(2), log.clone()).changes().unwrap().1.is_some());
         let (changes, unknown) = taken(id(1), log).changes().unwrap();
         assert!(changes.is_empty() && unknown.is_some());
     }

@@ -49,7 +49,9 @@ pub(crate) struct Settled {
 impl Settled {
     pub(crate) fn error(outcome: Outcome, message: impl Into<String>) -> Settled {
         let message = message.into();
-        Settled::with(outcome, Said { summary: message.clone(), content: Some(message), ..Said::default() })
+        // What the summary says whole need not be said again.
+        let content = (first_line(&message) != message).then(|| message.clone());
+        Settled::with(outcome, Said { summary: message, content, ..Said::default() })
     }
 
     pub(crate) fn with(outcome: Outcome, said: Said) -> Settled {

@@ -158,7 +158,7 @@ fn no_swap_leads_outside() {
     let calls: u64 = match std::env::var("MINKE_RACE_CALLS") {
         Ok(calls) => calls.parse().unwrap(),
         Err(_) if std::env::var_os("MINKE_LONG").is_some() => 10_000_000,
-        Err(_) => 50_000,
+        Err(_) => 1_000_000,
     };
     let house = House::new();
     let before = house.outside();
