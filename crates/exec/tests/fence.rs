@@ -97,7 +97,8 @@ async fn the_lock_is_held_as_long_as_something_lives() {
         assert!(yard.is_locked(), "{tier}");
         started.kill();
         assert_eq!(started.wait().await.unwrap(), Exit::Signal(9), "{tier}");
-        assert!(!yard.is_locked(), "{tier}");
+        // Another thread's child may hold a copy of our descriptor between its fork and its exec.
+        assert!(eventually(Duration::from_secs(2), || !yard.is_locked()), "{tier}");
     }
 }
 

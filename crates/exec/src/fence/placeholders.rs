@@ -10,11 +10,13 @@
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, Read, Seek, Write};
+use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{AtFlags, CWD, FileType, FlockOperation, Mode, Timespec, Timestamps, UTIME_OMIT};
+use rustix::fs::{
+    AtFlags, CWD, FileType, FlockOperation, Mode, OFlags, ResolveFlags, Timespec, Timestamps, UTIME_OMIT,
+};
 use rustix::io::Errno;
 
 /// What stands in.
@@ -70,17 +72,36 @@ pub(super) fn make(mut notes: &File, wanted: &[(PathBuf, Kind)]) -> io::Result<V
 }
 
 fn make_one(path: &Path, kind: Kind) -> io::Result<()> {
+    let (directory, name) = place(path)?;
     match kind {
-        Kind::Socket => match rustix::fs::mknodat(CWD, path, FileType::Socket, NO_ONE, 0) {
+        Kind::Socket => match rustix::fs::mknodat(&directory, name, FileType::Socket, NO_ONE, 0) {
             Err(Errno::EXIST) => Err(Errno::EXIST.into()),
             // Some file systems have no sockets.
-            Err(_) => std::fs::create_dir(path),
+            Err(_) => Ok(rustix::fs::mkdirat(&directory, name, Mode::RWXU)?),
             Ok(()) => Ok(()),
         },
         Kind::File(text) => {
-            File::options().write(true).create_new(true).open(path)?.write_all(text.as_bytes())
+            let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::CLOEXEC;
+            let file = rustix::fs::openat(&directory, name, flags, Mode::from_raw_mode(0o644))?;
+            File::from(file).write_all(text.as_bytes())
         }
     }
+}
+
+/// A path by its directory and its name. We act here with all that the pod may do, in directories that commands change
+/// at the same time: a link on the way is followed nowhere, or it would lead us out of the scope
+/// (`no_link_leads_a_placeholder_astray`).
+fn place(path: &Path) -> io::Result<(OwnedFd, &OsStr)> {
+    let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
+        return Err(io::ErrorKind::InvalidInput.into());
+    };
+    Ok((open_directory(parent)?, name))
+}
+
+fn open_directory(path: &Path) -> io::Result<OwnedFd> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let resolve = ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
+    Ok(rustix::fs::openat2(CWD, path, flags, Mode::empty(), resolve)?)
 }
 
 /// Does something in the directories of these paths and gives them back their time of change: build tools look at it.
@@ -88,15 +109,18 @@ fn quietly<'a, T>(paths: impl Iterator<Item = &'a PathBuf>, act: impl FnOnce() -
     let mut directories: Vec<&Path> = paths.filter_map(|path| path.parent()).collect();
     directories.sort_unstable();
     directories.dedup();
-    let before: Vec<_> = directories.iter().map(|directory| rustix::fs::stat(*directory)).collect();
+    let before: Vec<_> = directories
+        .into_iter()
+        .filter_map(|directory| open_directory(directory).ok())
+        .filter_map(|directory| rustix::fs::fstat(&directory).ok().map(|before| (directory, before)))
+        .collect();
     let done = act();
-    for (directory, before) in directories.iter().zip(before) {
-        let Ok(before) = before else { continue };
+    for (directory, before) in before {
         let omit = Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT };
         let modified = Timespec { tv_sec: before.st_mtime as _, tv_nsec: before.st_mtime_nsec as _ };
         let times = Timestamps { last_access: omit, last_modification: modified };
         // Not ours to change: then its time tells that something happened, which is true.
-        let _kept = rustix::fs::utimensat(CWD, *directory, &times, AtFlags::empty());
+        let _kept = rustix::fs::futimens(&directory, &times);
     }
     done
 }
@@ -126,17 +150,21 @@ pub(super) fn sweep(mut notes: &File) -> io::Result<()> {
 
 /// Removes one placeholder. What is not as we made it is not ours any more.
 fn remove(path: &Path) {
-    let Ok(there) = path.symlink_metadata() else { return };
+    let Ok((directory, name)) = place(path) else { return };
+    let Ok(there) = rustix::fs::statat(&directory, name, AtFlags::SYMLINK_NOFOLLOW) else { return };
     let is_ours = || {
-        let small = there.is_file() && there.len() <= SMALL;
-        small && matches!(std::fs::read_to_string(path).as_deref(), Ok("" | SELF))
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let mut text = String::new();
+        let read = rustix::fs::openat(&directory, name, flags, Mode::empty())
+            .map_err(io::Error::from)
+            .and_then(|file| File::from(file).take(SMALL + 1).read_to_string(&mut text));
+        read.is_ok() && matches!(text.as_str(), "" | SELF)
     };
-    let _filled = if there.is_dir() {
-        std::fs::remove_dir(path)
-    } else if there.file_type().is_socket() || is_ours() {
-        std::fs::remove_file(path)
-    } else {
-        Ok(())
+    let _filled = match FileType::from_raw_mode(there.st_mode) {
+        FileType::Directory => rustix::fs::unlinkat(&directory, name, AtFlags::REMOVEDIR),
+        FileType::Socket => rustix::fs::unlinkat(&directory, name, AtFlags::empty()),
+        FileType::RegularFile if is_ours() => rustix::fs::unlinkat(&directory, name, AtFlags::empty()),
+        _ => Ok(()),
     };
 }
 
@@ -147,5 +175,34 @@ pub fn tidy(fences: &Path) -> io::Result<()> {
         Ok(notes) => sweep(&notes),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         Err(error) => Err(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    #[test]
+    fn no_link_leads_a_placeholder_astray() {
+        let dir = tempfile::tempdir().unwrap();
+        let base = dir.path().canonicalize().unwrap();
+        let (grant, outside) = (base.join("grant"), base.join("outside"));
+        std::fs::create_dir_all(grant.join("part")).unwrap();
+        std::fs::create_dir_all(outside.join("hooks")).unwrap();
+        std::fs::write(outside.join("config"), "").unwrap();
+        let notes = File::options().read(true).append(true).create(true).open(base.join("notes")).unwrap();
+        let wanted = |name: &str, kind| vec![(grant.join("part").join(name), kind)];
+        make(&notes, &wanted("hooks", Kind::Socket)).unwrap();
+        make(&notes, &wanted("config", Kind::File(""))).unwrap();
+        assert!(grant.join("part/config").exists());
+        // Whoever can write in the grant moves the directory aside and leads us elsewhere.
+        std::fs::rename(grant.join("part"), grant.join("moved")).unwrap();
+        symlink(&outside, grant.join("part")).unwrap();
+        sweep(&notes).unwrap();
+        assert!(outside.join("hooks").exists() && outside.join("config").exists(), "removed outside");
+        assert!(make(&notes, &wanted("commondir", Kind::File(SELF))).is_err());
+        assert!(!outside.join("commondir").exists(), "made outside");
     }
 }

@@ -12,6 +12,8 @@ use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use rustix::fs::{AtFlags, FileType, Mode, OFlags};
+
 use super::helper::{Failure, Step};
 use super::placeholders::{self, Kind};
 use super::plan::{Plan, Protected, What};
@@ -265,25 +267,72 @@ impl Wishes {
     /// A mount point below `/tmp`, which is the pod's own directory on disk: it stays there, and goes with the pod.
     fn make_room(&self, plan: &Plan, at: &Path, is_directory: bool) -> Result<(), Failure> {
         let Ok(below) = at.strip_prefix("/tmp") else { return Ok(()) };
-        let mut path = plan.tmp.clone();
-        let count = below.components().count();
-        for (place, part) in below.components().enumerate() {
-            path.push(part);
-            if path.symlink_metadata().is_ok() {
-                continue;
-            }
-            let made = if place + 1 < count || is_directory {
-                std::fs::create_dir(&path)
-            } else {
-                File::create_new(&path).map(drop)
-            };
-            made.step(|| format!("making room at {}", path.display()))?;
-        }
-        Ok(())
+        room(&plan.tmp, below, is_directory)
+            .step(|| format!("making room for {} in {}", at.display(), plan.tmp.display()))
     }
+}
+
+/// Makes a mount point in a directory that commands write to: no link of theirs is followed, and what is in the way is
+/// removed (`a_room_is_made_inside_whatever_is_in_the_way`).
+fn room(tmp: &Path, below: &Path, is_directory: bool) -> io::Result<()> {
+    let inside = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let mut dir = rustix::fs::open(tmp, inside, Mode::empty())?;
+    let count = below.components().count();
+    for (place, part) in below.iter().enumerate() {
+        let wants_directory = place + 1 < count || is_directory;
+        let there = rustix::fs::statat(&dir, part, AtFlags::SYMLINK_NOFOLLOW);
+        let kind = there.map(|there| FileType::from_raw_mode(there.st_mode));
+        let fits = match kind {
+            Ok(FileType::Directory) => wants_directory,
+            Ok(FileType::RegularFile) => !wants_directory,
+            _ => false,
+        };
+        if !fits {
+            if let Ok(kind) = kind {
+                let how = if kind == FileType::Directory { AtFlags::REMOVEDIR } else { AtFlags::empty() };
+                rustix::fs::unlinkat(&dir, part, how)?;
+            }
+            if wants_directory {
+                rustix::fs::mkdirat(&dir, part, Mode::from_raw_mode(0o755))?;
+            } else {
+                let new = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::CLOEXEC;
+                drop(rustix::fs::openat(&dir, part, new, Mode::from_raw_mode(0o644))?);
+            }
+        }
+        if wants_directory {
+            dir = rustix::fs::openat(&dir, part, inside, Mode::empty())?;
+        }
+    }
+    Ok(())
 }
 
 /// `None` if nothing is there.
 fn is_directory(path: &Path) -> Option<bool> {
     path.symlink_metadata().ok().map(|there| there.is_dir())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    #[test]
+    fn a_room_is_made_inside_whatever_is_in_the_way() {
+        let dir = tempfile::tempdir().unwrap();
+        let (tmp, outside) = (dir.path().join("tmp"), dir.path().join("outside"));
+        std::fs::create_dir(&tmp).unwrap();
+        std::fs::create_dir(&outside).unwrap();
+        symlink(&outside, tmp.join("a")).unwrap();
+        std::fs::write(tmp.join("b"), "in the way").unwrap();
+        for below in ["a/deep/grant", "b/grant", "c/grant"] {
+            room(&tmp, Path::new(below), true).unwrap();
+            room(&tmp, Path::new(below), true).unwrap();
+            assert!(tmp.join(below).is_dir(), "{below}");
+        }
+        symlink(outside.join("planted"), tmp.join("file")).unwrap();
+        room(&tmp, Path::new("file"), false).unwrap();
+        assert!(tmp.join("file").symlink_metadata().unwrap().is_file());
+        assert_eq!(std::fs::read_dir(&outside).unwrap().count(), 0, "something was made outside");
+    }
 }

@@ -63,27 +63,50 @@ fn reap() -> bool {
 /// Living descendants of this process. Zombies are the business of their parents.
 #[cfg(target_os = "linux")]
 fn descendants() -> Vec<Pid> {
-    let mut children: HashMap<i32, Vec<i32>> = HashMap::new();
-    let Ok(entries) = std::fs::read_dir("/proc") else { return Vec::new() };
-    for entry in entries.flatten() {
-        let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse::<i32>().ok()) else {
-            continue;
-        };
-        let Ok(stat) = std::fs::read_to_string(entry.path().join("stat")) else { continue };
-        // The name of a program may hold anything, brackets too: what counts comes after the last one.
-        let Some((_, fields)) = stat.rsplit_once(')') else { continue };
-        let mut fields = fields.split_whitespace();
-        let (state, parent) = (fields.next(), fields.next().and_then(|field| field.parse().ok()));
-        if let (Some(state), Some(parent)) = (state, parent)
-            && !matches!(state, "Z" | "X")
-        {
-            children.entry(parent).or_default().push(pid);
-        } else if let Some(parent) = parent {
-            // A zombie has no children any more, but its entry must not hide living siblings.
-            children.entry(parent).or_default();
+    let own = rustix::process::getpid().as_raw_pid();
+    // Kernels without this file are searched as a whole, which takes longer.
+    if !std::path::Path::new("/proc/thread-self/children").exists() {
+        return below(&all_parents(), own);
+    }
+    let mut found = vec![own];
+    let mut next = 0;
+    while let Some(parent) = found.get(next).copied() {
+        next += 1;
+        let Ok(threads) = std::fs::read_dir(format!("/proc/{parent}/task")) else { continue };
+        for thread in threads.flatten() {
+            let Ok(children) = std::fs::read_to_string(thread.path().join("children")) else { continue };
+            found.extend(children.split_whitespace().filter_map(|child| child.parse::<i32>().ok()));
         }
     }
-    below(&children, rustix::process::getpid().as_raw_pid())
+    found.into_iter().skip(1).filter(|pid| is_living(*pid)).filter_map(Pid::from_raw).collect()
+}
+
+#[cfg(target_os = "linux")]
+fn is_living(pid: i32) -> bool {
+    state_and_parent(pid).is_some_and(|(is_living, _)| is_living)
+}
+
+/// Whether a process is more than a zombie, and its parent.
+#[cfg(target_os = "linux")]
+fn state_and_parent(pid: i32) -> Option<(bool, i32)> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The name of a program may hold anything, brackets too: what counts comes after the last one.
+    let mut fields = stat.rsplit_once(')')?.1.split_whitespace();
+    let (state, parent) = (fields.next()?, fields.next()?.parse().ok()?);
+    Some((!matches!(state, "Z" | "X"), parent))
+}
+
+/// Living processes of the machine by their parents.
+#[cfg(target_os = "linux")]
+fn all_parents() -> HashMap<i32, Vec<i32>> {
+    let mut children: HashMap<i32, Vec<i32>> = HashMap::new();
+    let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    for pid in entries.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok()) {
+        if let Some((true, parent)) = state_and_parent(pid) {
+            children.entry(parent).or_default().push(pid);
+        }
+    }
+    children
 }
 
 #[cfg(not(target_os = "linux"))]

@@ -10,21 +10,23 @@ use crate::support::{Yard, alive, eventually, tiers};
 #[ignore = "a part of `a_killed_pod_takes_everything_with_it`, which starts it"]
 async fn pod_process() {
     let Ok(told) = std::env::var("MINKE_TEST_POD") else { return };
-    let (tier, mark) = told.split_once(' ').unwrap();
-    let yard = Yard::new();
+    let told: Vec<&str> = told.split(' ').collect();
+    let [tier, mark, dir] = told[..] else { panic!("{told:?}") };
+    let yard = Yard::below(dir);
     let line = format!(
         "(sleep 1000.{mark} &); setsid sh -c 'sleep 1000.{mark} & wait' & \
          sh -c 'kill -STOP $$; : 1000.{mark}' & yes 1000.{mark} & echo; read line"
     );
     // Its output is a pipe that nobody empties.
     let mut started = yard.start_into_full_pipe(tier.parse().unwrap(), &line).unwrap();
-    println!("{}", yard.root.path().display());
     started.wait().await.unwrap();
 }
 
 #[test]
 fn a_killed_pod_takes_everything_with_it() {
     for tier in tiers() {
+        // The pod cannot remove its own directory.
+        let dir = tempfile::tempdir_in("/var/tmp").unwrap();
         let mark = format!(
             "{}{:02}",
             std::process::id(),
@@ -32,7 +34,7 @@ fn a_killed_pod_takes_everything_with_it() {
         );
         let mut pod = Command::new(std::env::current_exe().unwrap())
             .args(["--exact", "death::pod_process", "--ignored", "--nocapture"])
-            .env("MINKE_TEST_POD", format!("{tier} {mark}"))
+            .env("MINKE_TEST_POD", format!("{tier} {mark} {}", dir.path().display()))
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .spawn()

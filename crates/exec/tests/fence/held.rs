@@ -178,6 +178,7 @@ async fn nothing_is_left_on_disk() {
             yard.start(tier, "true").map(drop).unwrap();
             assert!(eventually(std::time::Duration::from_secs(2), || !yard.is_locked()));
             let before = yard.listing();
+            assert!(!before.iter().any(|line| line.contains(".mcp.json")), "{tier}: {before:?}");
             yard.run(tier, "ls -a").await;
             assert_eq!(yard.listing(), before, "{tier}");
             // While one of two commands lives, what holds names stays; then all of it goes.

@@ -82,7 +82,7 @@ impl Yard {
         Yard::below("/tmp")
     }
 
-    fn below(dir: &str) -> Yard {
+    pub(crate) fn below(dir: &str) -> Yard {
         let root = tempfile::tempdir_in(dir).unwrap();
         let at = root.path().canonicalize().unwrap();
         let [work, tmp, output] = ["work", "pod/tmp", "pod/output"].map(|name| at.join(name));
