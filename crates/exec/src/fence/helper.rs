@@ -14,7 +14,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use minke_policy::Tier;
-use rustix::process::Pid;
+use rustix::process::{Pid, WaitOptions};
 
 use super::control::{self, Said};
 use super::plan::Errand;
@@ -121,10 +121,13 @@ fn watcher(errand: &Errand, held: Held) -> Result<(), Failure> {
     rustix::process::set_child_subreaper(Some(rustix::process::getpid()))
         .step(|| "becoming the parent of orphans".to_owned())?;
     let ends = sys::child_ends().step(|| "hearing of children".to_owned())?;
-    let command = launch(errand, held.stdio, &held.line)?;
-    watch(&held.line, command, &ends);
+    // Whatever happens from here on, nothing of the command stays.
+    let launched = launch(errand, held.stdio, &held.line);
+    if let Ok(command) = &launched {
+        watch(&held.line, *command, &ends);
+    }
     tree::end_descendants();
-    Ok(())
+    launched.map(drop)
 }
 
 /// Forks the command and waits until it has been executed, which is then said.
@@ -161,9 +164,12 @@ pub(super) fn launch(errand: &Errand, stdio: [OwnedFd; 3], line: &UnixStream) ->
                 }
             };
             if failed {
+                // It has said why, and is about to leave.
+                let _left = rustix::process::waitpid(Some(pid), WaitOptions::empty());
                 sys::leave(1);
             }
-            Said::Running.write(line).step(|| "telling the pod".to_owned())?;
+            // A pod that died meanwhile does not hear it; that it is gone is seen by whoever watches, who ends the tree.
+            let _gone = Said::Running.write(line);
             Ok(pid)
         }
     }
