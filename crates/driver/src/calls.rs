@@ -84,7 +84,8 @@ impl Calls {
                 Ok(prepared) => Ok(prepared),
                 Err(why) => Err(hand.hidden([why]).await.map_or_else(|unshown| unshown, |[why]| why)),
             };
-            hand.tell(Mail::Prepared { task: hand.task, call_id: hand.call_id.clone(), prepared }).await;
+            let (call_id, prepared) = (hand.call_id.clone(), Box::new(prepared));
+            hand.tell(Mail::Prepared { task: hand.task, call_id, prepared }).await;
         });
     }
 
@@ -457,10 +458,12 @@ mod tests {
             assert!(!calls.is_over(task, &call_id));
         }
         calls.prepare("c".into(), "Breaks".to_owned(), "prepare".into());
-        let Some(Mail::Prepared { prepared: Err(why), .. }) = mailbox.recv().await else { panic!() };
+        let Some(Mail::Prepared { prepared, .. }) = mailbox.recv().await else { panic!() };
+        let why = prepared.unwrap_err();
         assert!(why.contains("broken in prepare"), "{why}");
         calls.prepare("c".into(), "None".to_owned(), "".into());
-        let Some(Mail::Prepared { prepared: Err(why), .. }) = mailbox.recv().await else { panic!() };
+        let Some(Mail::Prepared { prepared, .. }) = mailbox.recv().await else { panic!() };
+        let why = prepared.unwrap_err();
         assert_eq!(why, "there is no tool `None`; there are: Breaks");
     }
 

@@ -51,7 +51,7 @@ pub(crate) enum Mail {
     Prepared {
         task: TaskId,
         call_id: CallId,
-        prepared: Result<Prepared, String>,
+        prepared: Box<Result<Prepared, String>>,
     },
     CallEnded {
         task: TaskId,

@@ -41,7 +41,7 @@ pub enum What {
     /// What a call would touch, or why it cannot be made at all.
     Prepared {
         call_id: CallId,
-        prepared: Result<Prepared, String>,
+        prepared: Box<Result<Prepared, String>>,
     },
     /// A call that was started has ended.
     CallEnded {

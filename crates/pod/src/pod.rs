@@ -161,7 +161,7 @@ impl Pod {
             What::Order(request) => self.order(&mut m, *request),
             What::Model { call, event } => self.model_said(&mut m, call, event),
             What::ModelFailed { call, failure } => self.model_failed(&mut m, call, failure),
-            What::Prepared { call_id, prepared } => self.prepared(&mut m, &call_id, prepared),
+            What::Prepared { call_id, prepared } => self.prepared(&mut m, &call_id, *prepared),
             What::CallEnded { call_id, ended } => self.call_ended(&mut m, &call_id, ended),
             What::FileChecked { call_id, found } => self.file_checked(&mut m, &call_id, found),
             What::Captured { run, when, captured } => self.captured(&mut m, run, &when, captured),

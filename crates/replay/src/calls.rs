@@ -97,7 +97,8 @@ impl Look<'_> {
         let mut plan = Vec::new();
         for pending in mind.preparing.iter().rev().filter(|pending| ids.contains(&&pending.call_id)) {
             if let Some(prepared) = self.prepared(mind, step, pending)? {
-                plan.push(What::Prepared { call_id: pending.call_id.clone(), prepared }.into());
+                let call_id = pending.call_id.clone();
+                plan.push(What::Prepared { call_id, prepared: Box::new(prepared) }.into());
             }
         }
         Ok(plan)
@@ -164,7 +165,7 @@ impl Look<'_> {
         };
         let call_id = pending.call_id.clone();
         if let Some(prepared) = self.prepared(mind, step, &pending)? {
-            plan.push(What::Prepared { call_id, prepared }.into());
+            plan.push(What::Prepared { call_id, prepared: Box::new(prepared) }.into());
         }
         Ok(Some(plan))
     }

@@ -287,7 +287,7 @@ impl Life {
             }
             Effect::Prepare { call_id, tool, arguments } => {
                 let prepared = ground.hands.prepare(&tool, &self.text(&arguments));
-                self.inbox.push(What::Prepared { call_id, prepared });
+                self.inbox.push(What::Prepared { call_id, prepared: Box::new(prepared) });
             }
             Effect::RunCall { call_id, tool, arguments, .. } => {
                 let arguments = self.text(&arguments);

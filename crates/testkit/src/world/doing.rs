@@ -63,7 +63,7 @@ impl World {
             }
             Effect::Prepare { call_id, tool, arguments } => {
                 let prepared = self.hands.prepare(&tool, &self.text(&arguments));
-                self.inbox.push_back(What::Prepared { call_id, prepared });
+                self.inbox.push_back(What::Prepared { call_id, prepared: Box::new(prepared) });
             }
             Effect::RunCall { call_id, tool, arguments, .. } => {
                 let arguments = self.text(&arguments);
