@@ -27,6 +27,8 @@ use crate::ipc::Ipc;
 use crate::layout;
 use crate::probe::{Probe, Stage};
 
+/// A grant two levels below `/tmp`, so that one of the mount points on the way is nobody's grant.
+const BELOW_TMP: &str = "grant";
 /// How long after the end of a fence a daemon of it may still hold its lock.
 const GONE_WITHIN: Duration = Duration::from_secs(2);
 
@@ -64,6 +66,7 @@ impl World {
         let host_tmp = tempfile::Builder::new().prefix("minke-probe-").tempdir_in("/tmp")?;
         fs::write(host_tmp.path().join("secret"), CANARY)?;
         let tmp_grant = tempfile::Builder::new().prefix("minke-grant-").tempdir_in("/tmp")?;
+        fs::create_dir(tmp_grant.path().join(BELOW_TMP))?;
         let victim = Bystander::start(&bin.join("probes"), &base.join("outside/victim-file"))?;
         let udp = UdpSocket::bind("127.0.0.1:0")?;
         udp.set_nonblocking(true)?;
@@ -131,7 +134,7 @@ impl World {
         fact("abstract", &self.abstract_name);
         fact("host_pts", &self.pts.display());
         fact("host_tmp_file", &self.host_tmp.path().join("secret").display());
-        fact("tmp_grant", &self.tmp_grant.path().display());
+        fact("tmp_grant", &self.tmp_grant.path().join(BELOW_TMP).display());
         fact("host_name", &fs::read_to_string("/proc/sys/kernel/hostname")?.trim());
         fact("shm_file", &self.shm_file.display());
         let suid = self.bin.join("suid/probes");
@@ -185,7 +188,7 @@ impl World {
         let mut allow = vec![
             rule(below("work"), Permission::Write, true),
             rule(below("tree"), Permission::Write, true),
-            rule(self.tmp_grant.path().to_owned(), Permission::Write, true),
+            rule(self.tmp_grant.path().join(BELOW_TMP), Permission::Write, true),
             rule(below("reads"), Permission::Read, true),
             rule(below("home"), Permission::Read, true),
             rule(self.bin.clone(), Permission::Read, true),

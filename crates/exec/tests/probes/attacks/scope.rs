@@ -7,7 +7,7 @@ use std::io::Write;
 use std::path::Path;
 
 use crate::inside::{lists, read};
-use crate::probe::{Probe, Rest, Seen, Stage, Wall, probe, tried};
+use crate::probe::{Bare, Probe, Rest, Seen, Stage, Wall, probe, tried};
 
 pub(super) const PROBES: &[Probe] = &[
     probe("write-read-grant", "openat O_WRONLY", Wall::LandlockFiles, |g| overwrite(&g.at("reads/file"))),
@@ -43,6 +43,19 @@ pub(super) const PROBES: &[Probe] = &[
         let dir = file.parent().and_then(Path::file_name).unwrap_or_default();
         lists("/tmp", &dir.to_string_lossy())
     }),
+    probe("tmp-link-for-the-next", "rename, symlink", Wall::Tmp, |g| {
+        // Where the next fence makes a mount point in the pod's own `tmp`, a link now leads outside.
+        let tmp = env::var_os("TMPDIR").unwrap_or_default();
+        let grant = Path::new(g.fact("tmp_grant")).parent().and_then(Path::file_name).unwrap_or_default();
+        let room = Path::new(&tmp).join(grant);
+        let _ = fs::rename(&room, Path::new(&tmp).join("moved"));
+        match std::os::unix::fs::symlink(g.outside(""), room) {
+            Ok(()) => Seen::Held("told from outside".to_owned()),
+            err => tried(err),
+        }
+    })
+    .bare(Bare::Never("only a fence makes such mount points"))
+    .alone(),
     probe("denied-write", "openat O_WRONLY", Wall::Carved, |g| overwrite(&g.work("box/denied/file")))
         .on(Stage::Denied),
     probe("denied-create", "openat O_CREAT", Wall::Carved, |g| {
