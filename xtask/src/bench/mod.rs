@@ -5,6 +5,7 @@
 
 mod fanout;
 mod figure;
+mod hands;
 mod home;
 mod idle;
 mod log;
@@ -26,7 +27,7 @@ use machine::Machine;
 /// A benchmark gives one figure or several that belong together.
 type Measure = fn(&Built) -> Result<Vec<Figure>, String>;
 
-const ALL: [(&str, Measure); 8] = [
+const ALL: [(&str, Measure); 9] = [
     ("log", log::log),
     ("ready", start::ready),
     ("first_request", start::first_request),
@@ -35,6 +36,7 @@ const ALL: [(&str, Measure); 8] = [
     ("idle", idle::idle),
     ("wire", log::wire),
     ("provider", provider::provider),
+    ("hands", hands::hands),
 ];
 
 /// Measures what is named, or everything.
