@@ -4,7 +4,7 @@ use std::path::{Component, Path, PathBuf};
 
 use minke_record::limits::SUMMARY_BYTES;
 use minke_tool::{Running, ToolError, ToolOutput};
-use serde::de::DeserializeOwned;
+use serde::de::{DeserializeOwned, IgnoredAny};
 use serde_json::{Map, Value};
 
 /// The most of a reader's words about wrong arguments: they quote what is wrong, however long it is.
@@ -12,16 +12,44 @@ const REASON_BYTES: usize = 240;
 
 /// Reads the model's JSON text. The error names an unknown, missing or wrong key.
 pub(crate) fn parse<T: DeserializeOwned>(tool: &str, arguments: &str) -> Result<T, ToolError> {
-    serde_json::from_str(arguments).map_err(|e| {
-        let reason = e.to_string();
-        let shown = reason.get(..reason.floor_char_boundary(REASON_BYTES)).unwrap_or_default();
-        let more = if shown.len() < reason.len() { "…" } else { "" };
-        let key = wrong_key::<T>(arguments).map(|key| format!("`{}`: ", shorten(&key, SHOWN_BYTES)));
-        ToolError::Invalid(format!(
-            "the arguments of {tool} cannot be used: {}{shown}{more}",
-            key.unwrap_or_default()
-        ))
+    let read = if arguments.trim_start().starts_with('{') {
+        serde_json::from_str(arguments).map_err(|e| {
+            if !e.is_data() {
+                return not_json(&e);
+            }
+            let key = wrong_key::<T>(arguments).map(|key| format!("`{}`: ", shorten(&key, SHOWN_BYTES)));
+            format!("{}{}", key.unwrap_or_default(), in_words(&e))
+        })
+    } else {
+        // A reader would also take a list of the values in their order; what a tool is given has names.
+        Err(match serde_json::from_str::<IgnoredAny>(arguments) {
+            Ok(_) => format!("expected an object, {{\"key\": value}}, not {arguments}"),
+            Err(e) => not_json(&e),
+        })
+    };
+    read.map_err(|why| {
+        ToolError::Invalid(format!("the arguments of {tool} cannot be used: {}", bounded(&why)))
     })
+}
+
+fn not_json(error: &serde_json::Error) -> String {
+    format!("they are not JSON ({error})")
+}
+
+/// What a reader says of a wrong key, with words beside its own for kinds of values. Where it stands in a text that the
+/// model does not see as lines helps nobody.
+fn in_words(error: &serde_json::Error) -> String {
+    let place = format!(" at line {} column {}", error.line(), error.column());
+    let said = error.to_string();
+    let said = said.strip_suffix(&place).unwrap_or(&said);
+    said.replace("expected a sequence", "expected a sequence (a list)")
+        .replace("expected u64", "expected u64 (a whole number)")
+}
+
+fn bounded(reason: &str) -> String {
+    let shown = reason.get(..reason.floor_char_boundary(REASON_BYTES)).unwrap_or_default();
+    let more = if shown.len() < reason.len() { "…" } else { "" };
+    format!("{shown}{more}")
 }
 
 /// The key that a reader stumbles over, found by leaving out one after the other: without it the complaint is another.
@@ -111,4 +139,50 @@ pub(crate) fn off_the_loop(work: impl FnOnce() -> Result<ToolOutput, ToolError> 
             ))),
         }
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde::Deserialize;
+
+    use super::*;
+
+    #[derive(Debug, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    #[expect(dead_code, reason = "only how it is refused is looked at")]
+    struct Arguments {
+        path: String,
+        #[serde(default)]
+        limit: Option<u64>,
+        #[serde(default)]
+        edits: Vec<String>,
+    }
+
+    #[test]
+    fn what_is_wrong_is_said_in_words_of_a_call() {
+        for (arguments, words) in [
+            ("", "they are not JSON (EOF while parsing a value at line 1 column 0)"),
+            ("nonsense", "they are not JSON (expected ident at line 1 column 2)"),
+            (r#"["a", 3, []]"#, r#"expected an object, {"key": value}, not ["a", 3, []]"#),
+            ("null", r#"expected an object, {"key": value}, not null"#),
+            ("{}", "missing field `path`"),
+            (
+                r#"{"path":"a","limit":"3"}"#,
+                "`limit`: invalid type: string \"3\", expected u64 (a whole number)",
+            ),
+            (
+                r#"{"path":"a","limit":-1}"#,
+                "`limit`: invalid value: integer `-1`, expected u64 (a whole number)",
+            ),
+            (
+                r#"{"path":"a","edits":"x"}"#,
+                "`edits`: invalid type: string \"x\", expected a sequence (a list)",
+            ),
+            (r#"{"path":"a","x":1}"#, "`x`: unknown field `x`, expected one of `path`, `limit`, `edits`"),
+        ] {
+            let refused = parse::<Arguments>("Read", arguments).unwrap_err();
+            let ToolError::Invalid(said) = &refused else { panic!("{refused:?}") };
+            assert_eq!(said, &format!("the arguments of Read cannot be used: {words}"));
+        }
+    }
 }

@@ -11,7 +11,7 @@ use minke_tool::{Call, Place, Running, Tool, ToolError, ToolOutput};
 use serde::Deserialize;
 use serde_json::json;
 
-use super::{GRACE, counted, exit_words, explain, first_line, framed, seconds, spoken, with_commands};
+use super::{GRACE, WHOLE, counted, exit_words, explain, first_line, framed, seconds, spoken, with_commands};
 use crate::arguments::{output, parse};
 
 const TIMEOUT: Duration = Duration::from_secs(120);
@@ -163,14 +163,13 @@ async fn run(commands: Arc<Commands>, checked: Checked, call: Call) -> Result<To
 /// What the command said; if it is only the end of it, a first line says so and where the whole is.
 fn content(finished: &Finished) -> Option<String> {
     let Finished { tail, lines, bytes, dropped, file, unkept, .. } = finished;
-    let cut = (tail.len() as u64 != *bytes).then(|| {
-        let all = format!("{} and {}; this is the end", counted(*lines, "line"), counted(*bytes, "byte"));
-        if *dropped > 0 && unkept.is_none() {
-            let most = FILE_BYTES / (1024 * 1024);
-            format!("{all}; of the whole only the first {most} MiB are kept")
-        } else {
-            all
-        }
-    });
-    framed(cut, file.as_deref(), unkept.as_deref(), tail)
+    let cut = (tail.len() as u64 != *bytes)
+        .then(|| format!("{} and {}; this is the end", counted(*lines, "line"), counted(*bytes, "byte")));
+    // What could not be written is said of itself.
+    let held = if *dropped > 0 && unkept.is_none() {
+        format!("its first {} MiB are", FILE_BYTES / (1024 * 1024))
+    } else {
+        WHOLE.to_owned()
+    };
+    framed(cut, file.as_deref().map(|file| (held.as_str(), file)), unkept.as_deref(), tail)
 }

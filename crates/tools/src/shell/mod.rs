@@ -126,12 +126,21 @@ fn signal_name(signal: i32) -> Option<&'static str> {
     names.into_iter().find(|(number, _)| *number == signal).map(|(_, name)| name)
 }
 
+/// What a file holds that nothing was cut from.
+const WHOLE: &str = "all of it is";
+
 /// Output for a model: in front of it, what it lacks and where that is.
-fn framed(cut: Option<String>, file: Option<&Path>, unkept: Option<&str>, text: &str) -> Option<String> {
+/// With the file comes how much of it that holds.
+fn framed(
+    cut: Option<String>,
+    file: Option<(&str, &Path)>,
+    unkept: Option<&str>,
+    text: &str,
+) -> Option<String> {
     let mut notes: Vec<String> = cut.into_iter().collect();
     if !notes.is_empty() {
-        // Whole, however long it is: it is there to be read from.
-        notes.extend(file.map(|file| format!("all of it is in {}", file.display())));
+        // The path is whole, however long it is: it is there to be read from.
+        notes.extend(file.map(|(held, file)| format!("{held} in {}", file.display())));
     }
     notes.extend(unkept.map(|why| format!("some of it may be lost: {why}")));
     match (notes.is_empty(), text.is_empty()) {

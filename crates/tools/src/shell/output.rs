@@ -10,7 +10,8 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::{
-    GRACE, checked_id, counted, exit_words, explain, first_line, framed, seconds, spoken, with_commands,
+    GRACE, WHOLE, checked_id, counted, exit_words, explain, first_line, framed, seconds, spoken,
+    with_commands,
 };
 use crate::arguments::{output, parse};
 
@@ -112,5 +113,5 @@ async fn run(commands: Arc<Commands>, Checked { id, wait }: Checked) -> Result<T
 fn content(piece: &Piece) -> Option<String> {
     let Piece { skipped, text, file, unkept, .. } = piece;
     let cut = (*skipped > 0).then(|| format!("{} before this were left out", counted(*skipped, "new byte")));
-    framed(cut, file.as_deref(), unkept.as_deref(), text)
+    framed(cut, file.as_deref().map(|file| (WHOLE, file)), unkept.as_deref(), text)
 }
