@@ -271,11 +271,15 @@ impl Told<'_> {
                 )))
             }
             Ending::PodGone => Err(self.pod_gone(status.ok())),
-            Ending::Unanswered { ask, text } => {
+            // The question went with its run: it can only be asked again.
+            Ending::Unanswered { text } => {
                 Err(Failure::new(Exit::Refused, "a question would need an answer")
                     .code("ask")
                     .why(text)
-                    .hint(format!("answer {ask} in a run with --on-ask wait, or choose --posture full")))
+                    .hint(format!(
+                        "`minke exec --resume {session} --on-ask wait \"…\"` goes on and waits for `minke \
+                         answer`; with --posture full commands are not asked about"
+                    )))
             }
             Ending::Left => Err(Failure::new(Exit::Signal, "left before the run had ended")
                 .hint(format!("`minke exec --resume {session}` goes on"))),

@@ -44,7 +44,6 @@ pub(crate) enum Ending {
     PodGone,
     /// Nobody may answer, and an answer is needed.
     Unanswered {
-        ask: AskId,
         text: String,
     },
     /// The person would not wait for the orderly end.
@@ -312,7 +311,7 @@ impl Watching<'_> {
                 }
                 Ok(None)
             }
-            OnAsk::Fail => Ok(Some(Ending::Unanswered { ask, text: text.unwrap_or("(no text)").to_owned() })),
+            OnAsk::Fail => Ok(Some(Ending::Unanswered { text: text.unwrap_or("(no text)").to_owned() })),
             OnAsk::Deny => {
                 let note = Some("nobody is there to answer (--on-ask deny)".to_owned());
                 let answer = Answer { ask, decision: Decision::Denied, note };

@@ -16,6 +16,7 @@ mod login;
 mod mock;
 mod pods;
 mod providers;
+mod qa;
 mod replay;
 mod secrets;
 mod task;
