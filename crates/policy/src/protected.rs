@@ -14,8 +14,10 @@ use crate::scope::remainder;
 ///
 /// The agent's own and other agents' configuration, what `git` runs or where it looks for that, and what a shell or a
 /// login reads when it starts.
-pub const NAMES: [&str; 41] = [
+pub const NAMES: [&str; 42] = [
     ".minke",
+    // Who may log in.
+    ".ssh",
     ".mcp.json",
     ".agents",
     ".claude",

@@ -85,7 +85,8 @@ fn swap(root: &Path, stop: &AtomicBool) -> u64 {
                 }
             }
             if fs::rename(&away, &place).is_err() {
-                gone(&away).unwrap();
+                // A Write that was under way may put something into it while it is being removed.
+                while gone(&away).is_err() && away.symlink_metadata().is_ok() {}
             }
         }
     }
