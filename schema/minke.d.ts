@@ -576,6 +576,10 @@ export type Facts = {
   open_llm?: OpenLlm | null;
   budget?: unknown;
   tasks?: Array<TaskFact>;
+  /** The highest number that a task has had: numbers are not used again. */
+  task_ids?: number;
+  /** Requests since a task was last changed, or the model last reminded of them. */
+  since_task?: number;
   goal?: GoalFact | null;
   read_to?: { [name: string]: number };
   op_ids?: Array<OpDone>;
@@ -1176,6 +1180,8 @@ export type Opened = {
   as: Holder;
   /** The tier of the fence that this life's commands run in, as it was tried. */
   fence?: string | null;
+  /** The pod's own directories in this life, which it may touch beside its scope. */
+  own?: Scope | null;
 };
 
 /** A report on its way to the parent, numbered by the `seq` of this entry. */
@@ -1637,7 +1643,10 @@ export type ShutdownMode = "after_run" | "now";
 
 /** File state for undo. */
 export type Snapshot = {
+  /** Of one call's file; absent if it is what changed in the write scope since the snapshot before. */
   call_id?: CallId | null;
+  /** The run that it was taken before or after, if that is not the one that the entry stands in. */
+  of_run?: RunId | null;
   when: SnapshotWhen;
   /** A value that is in the line, or in a blob if it was too large. `apply` always sees it here: a reader fetches
    * the blob first, and a writer spills it last. */

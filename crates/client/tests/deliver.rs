@@ -29,7 +29,8 @@ fn leave_input(replay: &[Sealed]) -> Result<Visited, Refusal> {
         host: String::new(),
         version: "0".to_owned(),
         holder: Holder::Visit,
-        fence: None, own: None,
+        fence: None,
+        own: None,
     };
     let input = QueuedInput {
         id: QueueId(Ids::new(AT, 1).next_uuid()),

@@ -5,8 +5,8 @@
 use std::collections::BTreeMap;
 
 use minke_record::{
-    Actor, Alert, AlertLevel, AlertSource, CallId, Carry, Draft, Durability, Entry, Extension, Ids, Kind, Millis, Route,
-    RunId, limits,
+    Actor, Alert, AlertLevel, AlertSource, CallId, Carry, Draft, Durability, Entry, Extension, Ids, Kind,
+    Millis, Route, RunId, limits,
 };
 
 use crate::calls::Work;

@@ -7,12 +7,8 @@ use super::figure::Figure;
 use super::home::Built;
 use crate::run::{cargo, must};
 
-const BENCHES: [(&str, &str); 4] = [
-    ("minke-exec", "fence"),
-    ("minke-tools", "files"),
-    ("minke-tools", "search"),
-    ("minke-undo", "capture"),
-];
+const BENCHES: [(&str, &str); 4] =
+    [("minke-exec", "fence"), ("minke-tools", "files"), ("minke-tools", "search"), ("minke-undo", "capture")];
 
 pub(crate) fn hands(_: &Built) -> Result<Vec<Figure>, String> {
     for (package, bench) in BENCHES {

@@ -82,7 +82,8 @@ pub(crate) fn opened(epoch: u64) -> Kind {
         host: "h".to_owned(),
         version: "0.1.0".to_owned(),
         holder: minke_record::Holder::Pod,
-        fence: None, own: None,
+        fence: None,
+        own: None,
     }
     .into()
 }
