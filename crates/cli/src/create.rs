@@ -8,7 +8,7 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
 use minke_client::Home;
-use minke_manifest::{Manifest, ModelSection, Posture, SandboxMode};
+use minke_manifest::{Manifest, ModelSection, Network, Posture, SandboxMode};
 use minke_pod::{Moment, NewSession, Task, new_session};
 use minke_record::{Actor, InputSegment, PodName, Scope, SessionId};
 use minke_registry::Runtime;
@@ -119,6 +119,10 @@ fn manifest(new: &NewPod, cwd: &Path, around: &Surroundings) -> Result<Manifest,
         return Err(Failure::usage("a fence is not taken down by a key of the manifest").hint(
             "--unsandboxed runs commands without one, --lift PATH lets the agent write a protected name",
         ));
+    }
+    if let Network::Hosts(hosts) = &manifest.sandbox.network {
+        minke_exec::address::HostRules::list(hosts)
+            .map_err(|e| Failure::usage("sandbox.network names a host that cannot be granted").why(e))?;
     }
     if new.unsandboxed {
         manifest.sandbox.mode = SandboxMode::Off;

@@ -7,7 +7,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use minke_protocol::{Block, Event, InFlight, LlmRetry};
+use minke_protocol::{Block, CommandEvent, CommandNews, Event, InFlight, LlmRetry};
 use minke_record::{AskKind, CallId, Content, Entry, InputSegment, Item, Kind, Outcome, Role, flatten};
 
 use crate::exec::json::message_text;
@@ -91,10 +91,14 @@ struct Fold {
     wished: BTreeMap<CallId, String>,
     /// Calls that run a command.
     commands: BTreeSet<CallId>,
+    /// What a running command has said since its last whole line, and how many lines of it were shown.
+    heard: BTreeMap<CallId, (String, usize)>,
 }
 
 /// How much of a command's last words is shown.
 const LAST_LINES: usize = 5;
+/// How many lines of a command are shown while it runs.
+const LIVE_LINES: usize = 200;
 /// How much of a command or a line of it is shown.
 const LINE_CHARS: usize = 160;
 
@@ -124,6 +128,7 @@ impl Fold {
             mid_line: false,
             wished: BTreeMap::new(),
             commands: BTreeSet::new(),
+            heard: BTreeMap::new(),
         }
     }
 
@@ -154,10 +159,14 @@ impl Fold {
                     if self.commands.remove(call_id) && *outcome == Outcome::Done {
                         // Its line stands above; how it ended and what it said last is news.
                         let how = summary.rsplit_once(" (").map_or(summary.as_str(), |(_, how)| how);
-                        let said = content.as_ref().map(|text| last_lines(&text.show())).unwrap_or_default();
+                        let heard = self.heard.remove(call_id).is_some();
+                        let said = content.as_ref().filter(|_| !heard);
+                        let said = said.map(|text| last_lines(&text.show())).unwrap_or_default();
                         return self.aside(format!("  {sign} {}{said}", how.trim_end_matches(')')));
                     }
-                    self.aside(format!("  {sign} {tool}{outcome}: {summary}"))
+                    // A refusal's own words begin with what it is.
+                    let said = summary.strip_prefix(&format!("{outcome}: ")).unwrap_or(summary);
+                    self.aside(format!("  {sign} {tool}{outcome}: {said}"))
                 }
                 _ => Vec::new(),
             },
@@ -196,6 +205,9 @@ impl Fold {
     fn live(&mut self, event: &Event) -> Vec<Piece> {
         match event {
             Event::TextDelta(delta) => self.text(&delta.text),
+            Event::Command(CommandEvent { call_id, news: Some(CommandNews::Output(piece)), .. }) => {
+                self.hear(call_id, &piece.text)
+            }
             Event::LlmRetry(retry) => self.aside(format!("· {}", told(retry))),
             _ => Vec::new(),
         }
@@ -246,6 +258,27 @@ impl Fold {
         self.shown.push_str(text);
         self.mid_line = !text.ends_with('\n');
         vec![Piece::Text(text.to_owned())]
+    }
+
+    /// What a command says while it runs, line by line; of one that says a lot the rest is in its result.
+    fn hear(&mut self, call_id: &CallId, text: &str) -> Vec<Piece> {
+        if !self.commands.contains(call_id) {
+            return Vec::new();
+        }
+        let (rest, shown) = self.heard.entry(call_id.clone()).or_default();
+        rest.push_str(text);
+        let whole = rest.rfind('\n').map_or(0, |at| at + 1);
+        let lines: String = rest.drain(..whole).collect();
+        let mut out = Vec::new();
+        for line in lines.lines().filter(|line| !line.trim().is_empty()) {
+            *shown += 1;
+            match *shown {
+                shown if shown < LIVE_LINES => out.push(format!("    {}", first_line(line))),
+                LIVE_LINES => out.push("    …".to_owned()),
+                _ => {}
+            }
+        }
+        out.into_iter().flat_map(|line| self.aside(line)).collect()
     }
 
     /// The message is at its end.

@@ -43,8 +43,9 @@ use minke_record::SessionId;
 use minke_registry::Paths;
 use minke_session::{FileStore, RealDisk, Store};
 
-/// Threads for reading files beside the loop; they end when they have nothing to do.
-const READING_THREADS: usize = 8;
+/// Threads beside the loop, which end when they have nothing to do: each command is heard by one (16 in the background,
+/// 8 that calls wait for), the others read files.
+const READING_THREADS: usize = 48;
 
 /// What a pod is started with.
 #[derive(Debug)]

@@ -221,6 +221,7 @@ impl Pod {
             }
         }
         let slots: Vec<Slot<'_>> = calls.iter().filter_map(|(_, work)| slot(work)).collect();
+        debug_assert_eq!(slots.len(), calls.len(), "every call here is prepared");
         let mut start = startable(&slots, AT_ONCE);
         // A question holds its own call, and what would change something: looking need not wait for a person.
         let unasked: Vec<usize> =
@@ -230,11 +231,12 @@ impl Pod {
         start.extend(looks.filter(|at| !slots[*at].action.side_effects));
         start.sort_unstable();
         start.dedup();
-        let ready = |at: usize| match calls.get(at).cloned()? {
-            (call, Work::Ready(ready)) => Some((call, *ready)),
+        let ready = |(at, (call, work)): (usize, (OpenCall, Work))| match work {
+            // What only changes the log meets nobody.
+            Work::Ready(ready) if start.contains(&at) || ready.prepared.own.is_some() => Some((call, *ready)),
             _ => None,
         };
-        start.into_iter().filter_map(ready).collect()
+        calls.into_iter().enumerate().filter_map(ready).collect()
     }
 
     pub(crate) fn dispatch(&mut self, m: &mut Making, call: &OpenCall, ready: Ready) {

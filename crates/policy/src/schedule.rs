@@ -53,13 +53,13 @@ pub fn startable(calls: &[Slot<'_>], limit: usize) -> Vec<usize> {
 }
 
 /// Whether the order in which two actions happen could be seen: one writes where the other reads or writes, or one may
-/// do anything and the other does something.
+/// do anything.
 pub fn conflicts(a: &Action, b: &Action) -> bool {
     meet(&a.writes, &b.writes)
         || meet(&a.writes, &b.reads)
         || meet(&a.reads, &b.writes)
-        || (is_open_ended(a) && is_something(b))
-        || (is_open_ended(b) && is_something(a))
+        || is_open_ended(a)
+        || is_open_ended(b)
         || (a.pod.is_some() && a.pod == b.pod)
 }
 
@@ -67,10 +67,6 @@ pub fn conflicts(a: &Action, b: &Action) -> bool {
 fn is_open_ended(action: &Action) -> bool {
     let says_where = !action.writes.is_empty() || !action.hosts.is_empty() || action.pod.is_some();
     action.command.is_some() || (action.side_effects && !says_where)
-}
-
-fn is_something(action: &Action) -> bool {
-    action.side_effects || action.command.is_some() || !action.reads.is_empty() || !action.writes.is_empty()
 }
 
 /// Whether a path of one list is, lies below or lies above one of the other: a search reads what is below a directory,

@@ -43,7 +43,6 @@ fn which_actions_conflict() {
         (write("/w/a"), write("/w/b")),
         (write("/w/a"), write("/w/ab")),
         (write("/w/a"), Action::default()),
-        (command(), Action::default()),
         (fetch("x"), fetch("x")),
         (fetch("x"), read("/w/a")),
         (fetch("x"), write("/w/a")),
@@ -63,6 +62,9 @@ fn which_actions_conflict() {
         (command(), read("/w/a")),
         (command(), write("/w/a")),
         (command(), command()),
+        // What another call says of a command it started.
+        (command(), Action::default()),
+        (opaque(), Action::default()),
         (command(), fetch("x")),
         (opaque(), opaque()),
         (opaque(), read("/w/a")),

@@ -242,7 +242,11 @@ impl Wishes {
             Wish::Shown => self.cover(at).is_some(),
             Wish::Lent | Wish::Protected => above(&|wish| wish == Wish::Grant) || plan.writable_root,
             Wish::Pinned => !above(&|wish| matches!(wish, Wish::Lent | Wish::Protected | Wish::Masked)),
-            Wish::Lifted => !above(&|wish| wish == Wish::Lent),
+            // Where nothing above holds it, it is free already, and a mount point could not be replaced by a rename.
+            Wish::Lifted => {
+                above(&|wish| matches!(wish, Wish::Protected | Wish::Masked))
+                    && !above(&|wish| wish == Wish::Lent)
+            }
             Wish::Grant | Wish::Tmp { .. } | Wish::Masked | Wish::Hidden => true,
         }
     }
