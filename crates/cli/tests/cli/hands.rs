@@ -68,10 +68,16 @@ text = "All found."
     );
     let done = exec(&world, &script);
     assert_eq!(done.code, Some(0), "{}", done.err);
-    let said = |n: usize| entries(&world, "tool_result")[n]["item"]["content"].to_string();
-    assert!(said(5).contains("17\\t17"), "{}", said(5));
-    assert!(said(6).contains("4321"), "{}", said(6));
-    assert!(said(7).contains("Read-only"), "output is not for writing: {}", said(7));
+    // They ran side by side, so their results came in any order.
+    let said = |n: usize| {
+        let call = format!("call_5_{n}");
+        let results = entries(&world, "tool_result");
+        let result = results.iter().find(|result| result["item"]["call_id"] == call.as_str());
+        result.expect("each call has its result")["item"]["content"].to_string()
+    };
+    assert!(said(0).contains("17\\t17"), "{}", said(0));
+    assert!(said(1).contains("4321"), "{}", said(1));
+    assert!(said(2).contains("Read-only"), "output is not for writing: {}", said(2));
     assert!(!Path::new("/tmp/one").exists() && !Path::new("/tmp/two").exists(), "the host's /tmp is another");
     world.verify();
     // In the pod's next life it stands there again.
@@ -196,4 +202,59 @@ fn a_killed_pod_takes_every_process_of_its_commands_along() {
         assert_eq!(going.end().code, Some(75));
         world.verify();
     }
+}
+
+#[test]
+fn as_many_background_commands_as_are_promised_starve_nobody() {
+    let world = World::new();
+    let background =
+        "[[turn]]\n[[turn.call]]\ntool = \"Bash\"\nargs = { command = \"sleep 600\", background = true }\n";
+    let last = "[[turn]]\n[[turn.call]]\ntool = \"Bash\"\nargs = { command = \"echo still here\" }\n\
+                [[turn.call]]\ntool = \"Read\"\nargs = { file_path = \"s.toml\" }\n\
+                [[turn]]\ntext = \"Fine.\"\n";
+    world.write("s.toml", &format!("{}{last}", background.repeat(16)));
+    let exec = ["exec", "--name", "tale", "--model", "scripted:s.toml", "go"];
+    let done = world.run(&[&exec[..], &crate::world::UNFENCED].concat());
+    assert_eq!((done.code, done.out.trim_end()), (Some(0), "Fine."), "{}", done.err);
+    let outcomes: Vec<Value> = entries(&world, "tool_result").iter().map(|e| e["outcome"].clone()).collect();
+    assert_eq!(outcomes.len(), 18);
+    assert!(outcomes.iter().all(|outcome| outcome == "done"), "{outcomes:?}");
+    world.verify();
+}
+
+#[test]
+fn a_lifted_name_can_be_changed_by_git_and_others_cannot() {
+    if !commands_are_held("a_lifted_name_can_be_changed_by_git_and_others_cannot") {
+        return;
+    }
+    let world = World::new();
+    let git =
+        std::process::Command::new("git").args(["init", "-q"]).current_dir(world.work()).status().unwrap();
+    assert!(git.success());
+    let call =
+        |command: &str| format!("[[turn.call]]\ntool = \"Bash\"\nargs = {{ command = \"{command}\" }}\n");
+    let script = format!(
+        "[[turn]]\n{}{}[[turn]]\ntext = \"Done.\"\n",
+        call("git config some.key value"),
+        call("echo x > .git/hooks/pre-commit")
+    );
+    world.write("s.toml", &script);
+    let exec = |name: &str, more: &[&str]| {
+        let words = ["exec", "--name", name, "--model", "scripted:s.toml", "go"];
+        assert_eq!(world.run(&[&words[..], more].concat()).code, Some(0));
+        std::fs::read_to_string(world.work().join(".git/config")).unwrap().contains("value")
+    };
+    assert!(!exec("held", &[]), "it is protected");
+    assert!(exec("lifted", &["--lift", ".git/config"]), "a person has lifted it");
+    assert!(!world.work().join(".git/hooks/pre-commit").exists(), "nobody has lifted this");
+}
+
+#[test]
+fn a_host_that_cannot_be_granted_is_refused_before_a_session_is_made() {
+    let world = World::new();
+    let network = "sandbox.network=[\"http://example.org\"]";
+    let done = world.run(&["exec", "--set", network, "--model", "scripted:demo", "go"]);
+    assert_eq!(done.code, Some(2), "{done:?}");
+    assert!(done.err.contains("sandbox.network"), "{}", done.err);
+    assert_eq!(world.sessions(), 0);
 }
