@@ -133,9 +133,9 @@ fn start(mut args: PodArgs, store: Arc<dyn Store>) -> Result<(Driver, UnixListen
         return Err(StoreError::Damaged { id: args.session, damage }.into());
     }
     // Trying what the kernel offers takes a process and some milliseconds: meanwhile everything else is made.
-    let helper = args.helper.clone();
+    let (helper, ground) = (args.helper.clone(), args.paths.runtime.clone());
     let tried = std::thread::spawn(move || {
-        helper.map_or(Tier::D, |helper| minke_exec::probe::best_tier_with(&helper))
+        helper.map_or(Tier::D, |helper| minke_exec::probe::best_tier_in(&helper, &ground))
     });
     let state = State::replay(open.replay.iter().map(|sealed| &sealed.entry));
     let (Some(about), Some(name)) = (state.facts.about.clone(), state.facts.name.clone()) else {

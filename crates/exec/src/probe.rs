@@ -4,9 +4,11 @@
 //! shown (`minke doctor`). A tier works when a command wrote where it may and could not where it may not.
 
 use std::fs::File;
+use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
+
 use std::time::{Duration, Instant};
 
 use minke_policy::Tier;
@@ -55,7 +57,8 @@ pub fn probe() -> Report {
 
 /// The same with another helper, for tests.
 pub fn probe_with(helper: &Helper) -> Report {
-    let tiers: Vec<TierReport> = TRIED.iter().map(|tier| try_tier(helper, *tier)).collect();
+    let tiers: Vec<TierReport> =
+        TRIED.iter().map(|tier| try_tier(helper, *tier, &std::env::temp_dir())).collect();
     let best = tiers.iter().find(|report| report.works).map_or(Tier::D, |report| report.tier);
     Report {
         tiers,
@@ -75,12 +78,35 @@ pub fn best_tier() -> Tier {
 
 /// The same with another helper.
 pub fn best_tier_with(helper: &Helper) -> Tier {
-    TRIED.into_iter().find(|tier| try_tier(helper, *tier).works).unwrap_or(Tier::D)
+    best_tier_in(helper, &std::env::temp_dir())
 }
 
-fn try_tier(helper: &Helper, tier: Tier) -> TierReport {
+/// The same in a directory of our own, where what others left who were killed while they tried is cleared away.
+pub fn best_tier_in(helper: &Helper, dir: &Path) -> Tier {
+    sweep(dir);
+    TRIED.into_iter().find(|tier| try_tier(helper, *tier, dir).works).unwrap_or(Tier::D)
+}
+
+/// Removes grounds whose process is gone. What cannot be removed is tried again by the next.
+fn sweep(dir: &Path) {
+    for entry in std::fs::read_dir(dir).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let pid =
+            name.to_str().and_then(|name| name.strip_prefix(GROUND)?.split('-').next()?.parse::<u32>().ok());
+        let ours = entry
+            .metadata()
+            .is_ok_and(|meta| meta.is_dir() && meta.uid() == rustix::process::getuid().as_raw());
+        if let Some(pid) = pid.filter(|_| ours)
+            && !Path::new("/proc").join(pid.to_string()).exists()
+        {
+            let _left = std::fs::remove_dir_all(entry.path());
+        }
+    }
+}
+
+fn try_tier(helper: &Helper, tier: Tier, dir: &Path) -> TierReport {
     let begun = Instant::now();
-    let tried = attempt(helper, tier);
+    let tried = attempt(helper, tier, dir);
     let (works, why) = match tried {
         Ok(()) => (true, "a command wrote inside and could not write or read outside".to_owned()),
         Err(why) => (false, why),
@@ -88,15 +114,18 @@ fn try_tier(helper: &Helper, tier: Tier) -> TierReport {
     TierReport { tier, works, why, took: begun.elapsed() }
 }
 
+/// How the directories are called in which a tier is tried.
+const GROUND: &str = "minke-probe-";
+
 /// A directory that is removed with what is in it.
 struct Ground(PathBuf);
 
 impl Ground {
-    fn new() -> io::Result<Ground> {
+    fn new(dir: &Path) -> io::Result<Ground> {
         use std::os::unix::fs::DirBuilderExt;
-        static NEXT: AtomicU64 = AtomicU64::new(0);
-        let name = format!("minke-probe-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
-        let path = std::env::temp_dir().canonicalize()?.join(name);
+        // Random, because numbers of processes come again and names in a shared directory can be taken by others.
+        let random = RandomState::new().build_hasher().finish();
+        let path = dir.canonicalize()?.join(format!("{GROUND}{}-{random:016x}", std::process::id()));
         // Not there yet, and nobody else's: or it is an error.
         std::fs::DirBuilder::new().mode(0o700).create(&path)?;
         let ground = Ground(path);
@@ -121,8 +150,8 @@ const TRY: &str = r#"echo in > "$1/work/in" || exit 2
 (cat "$1/outside/secret") >/dev/null 2>&1 && exit 4
 exit 0"#;
 
-fn attempt(helper: &Helper, tier: Tier) -> Result<(), String> {
-    let ground = Ground::new().map_err(|error| format!("no temporary directory to try in: {error}"))?;
+fn attempt(helper: &Helper, tier: Tier, dir: &Path) -> Result<(), String> {
+    let ground = Ground::new(dir).map_err(|error| format!("no temporary directory to try in: {error}"))?;
     let at = |name: &str| ground.0.join(name);
     let text =
         |path: &Path| path.to_str().map(str::to_owned).ok_or("the temporary directory has no plain name");
