@@ -76,7 +76,7 @@ impl<'a> Bench<'a> {
 
     /// `minke exec` with one fault in it or in its pod.
     fn faulted(&self, place: &Place, point: Point) -> Output {
-        let mut command = place.minke(&["exec", "--json", "--model"]);
+        let mut command = place.minke(&["exec", "--json", "--unsandboxed", "--model"]);
         command.arg(self.model()).arg("Take notes");
         self.shim.arm(&mut command, (point.kind.name(), point.n), [&place.root, &place.desk]);
         command.output().expect("minke can be run")
@@ -121,7 +121,7 @@ impl<'a> Bench<'a> {
         let session = place.sessions().into_iter().find(|session| !witness::logged(session).is_empty());
         match session.as_deref().and_then(Path::file_name) {
             Some(name) => command.arg("--resume").arg(name),
-            None => command.arg("--model").arg(self.model()),
+            None => command.args(["--unsandboxed", "--model"]).arg(self.model()),
         };
         let output = command.arg("Go on").output().expect("minke can be run");
         let mut problems = Vec::new();
