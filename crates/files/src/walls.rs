@@ -362,7 +362,7 @@ mod tests {
             allow: vec![rule("/Home/u", Permission::Write)],
             deny: vec![rule("/Home/u/Secret", Permission::Read), rule("/Home/u/lent", Permission::Write)],
         };
-        let masked = vec![PathBuf::from("/Home/u/.ssh")];
+        let masked = vec![PathBuf::from("/Home/u/.aws")];
         let mut walls = Walls::new(FilesConfig { masked, ..FilesConfig::default() }).unwrap();
         let at = |walls: &Walls, path: &str| walls.level(Path::new(path));
         for (folds, spelled) in [(false, Level::Write), (true, Level::None)] {
@@ -370,10 +370,10 @@ mod tests {
             walls.scope = scope.clone();
             assert_eq!(at(&walls, "/Home/u/x"), Level::Write);
             assert_eq!(at(&walls, "/home/u/x"), Level::None, "an allow is not widened");
-            for path in ["/Home/u/Secret/x", "/Home/u/.ssh/id"] {
+            for path in ["/Home/u/Secret/x", "/Home/u/.aws/id"] {
                 assert_eq!(at(&walls, path), Level::None);
             }
-            for path in ["/Home/u/SECRET/x", "/Home/u/.SSH/id"] {
+            for path in ["/Home/u/SECRET/x", "/Home/u/.AWS/id"] {
                 assert_eq!(at(&walls, path), spelled, "{path}");
             }
             assert_eq!(at(&walls, "/Home/u/LENT/x"), if folds { Level::Read } else { Level::Write });
