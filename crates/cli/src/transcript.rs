@@ -8,7 +8,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use minke_protocol::{Block, CommandEvent, CommandNews, Event, InFlight, LlmRetry};
-use minke_record::{AskKind, CallId, Content, Entry, InputSegment, Item, Kind, Outcome, Role, flatten};
+use minke_record::{
+    AskKind, CallId, Content, Entry, InputSegment, Item, Kind, Outcome, Role, ToolResult, flatten,
+};
 
 use crate::exec::json::message_text;
 use crate::failure::Failure;
@@ -150,26 +152,7 @@ impl Fold {
                 }
                 self.aside(format!("· {}{what}", dispatch.tool))
             }
-            Kind::ToolResult(result) => match &result.item {
-                Item::ToolResult { call_id, summary, content, is_error, .. } => {
-                    let sign = if *is_error { "✗" } else { "✓" };
-                    // A call that never started has not been named yet.
-                    let tool = self.wished.remove(call_id).map(|tool| format!("{tool} ")).unwrap_or_default();
-                    let outcome = &result.outcome;
-                    if self.commands.remove(call_id) && *outcome == Outcome::Done {
-                        // Its line stands above; how it ended and what it said last is news.
-                        let how = summary.rsplit_once(" (").map_or(summary.as_str(), |(_, how)| how);
-                        let heard = self.heard.remove(call_id).is_some();
-                        let said = content.as_ref().filter(|_| !heard);
-                        let said = said.map(|text| last_lines(&text.show())).unwrap_or_default();
-                        return self.aside(format!("  {sign} {}{said}", how.trim_end_matches(')')));
-                    }
-                    // A refusal's own words begin with what it is.
-                    let said = summary.strip_prefix(&format!("{outcome}: ")).unwrap_or(summary);
-                    self.aside(format!("  {sign} {tool}{outcome}: {said}"))
-                }
-                _ => Vec::new(),
-            },
+            Kind::ToolResult(result) => self.result(result),
             Kind::LlmEnd(_) | Kind::TurnEnd(_) => self.break_line(),
             Kind::Ask(ask) => {
                 let text = ask.subject.text.as_deref().unwrap_or("(no text)");
@@ -200,6 +183,27 @@ impl Fold {
             }
             _ => Vec::new(),
         }
+    }
+
+    fn result(&mut self, result: &ToolResult) -> Vec<Piece> {
+        let Item::ToolResult { call_id, summary, content, is_error, .. } = &result.item else {
+            return Vec::new();
+        };
+        let sign = if *is_error { "✗" } else { "✓" };
+        let outcome = &result.outcome;
+        if self.commands.remove(call_id) && *outcome == Outcome::Done {
+            // Its line stands above; how it ended and what it said last is news.
+            let how = summary.rsplit_once(" (").map_or(summary.as_str(), |(_, how)| how);
+            let heard = self.heard.remove(call_id).is_some();
+            let said = content.as_ref().filter(|_| !heard);
+            let said = said.map(|text| last_lines(&text.show())).unwrap_or_default();
+            return self.aside(format!("  {sign} {}{said}", how.trim_end_matches(')')));
+        }
+        // A call that never started has not been named yet.
+        let tool = self.wished.remove(call_id).map(|tool| format!("{tool} ")).unwrap_or_default();
+        // A refusal's own words begin with what it is.
+        let said = summary.strip_prefix(&format!("{outcome}: ")).unwrap_or(summary);
+        self.aside(format!("  {sign} {tool}{outcome}: {said}"))
     }
 
     fn live(&mut self, event: &Event) -> Vec<Piece> {

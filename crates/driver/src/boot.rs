@@ -165,6 +165,9 @@ fn start(mut args: PodArgs, store: Arc<dyn Store>) -> Result<(Driver, UnixListen
     // Everything that can fail without it was made before, so that little is to be undone.
     // Several sessions may have had one name; the second one that is awake is numbered.
     let scope = runtime.claim_unique(Row::here(name, args.session, parent))?;
+    if let Err(e) = clear_after_fences(&runtime) {
+        eprintln!("warning: something that held protected names may still lie in a workspace: {e}");
+    }
     let kit = match equip(&state, &scope, &args, tried, &hands) {
         Ok(kit) => kit,
         Err(error) => {
@@ -189,6 +192,18 @@ fn start(mut args: PodArgs, store: Arc<dyn Store>) -> Result<(Driver, UnixListen
             Err(error)
         }
     }
+}
+
+/// Removes what fences of killed pods left in workspaces: those that were killed together with their pod.
+fn clear_after_fences(runtime: &Runtime) -> Result<(), Box<dyn std::error::Error>> {
+    for notes in runtime.left_fences()? {
+        minke_exec::fence::tidy(&notes)?;
+        // What still has notes belongs to a fence that is dying only now.
+        if fs::metadata(&notes)?.len() == 0 {
+            fs::remove_file(&notes)?;
+        }
+    }
+    Ok(())
 }
 
 /// The pod's own directories, its tools, and what holds them.

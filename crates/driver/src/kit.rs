@@ -61,8 +61,7 @@ impl Kit {
         let commands =
             tier.offers_commands().then(|| Arc::new(Commands::new(commands_config(making, &files))));
         notices.extend(notice(tier));
-        let reaches = moves_tmp(tier) || tier == Tier::C;
-        if manifest.sandbox.network != minke_manifest::Network::Off && !reaches {
+        if manifest.sandbox.network != minke_manifest::Network::Off && !tier.reaches_hosts() {
             notices.push(format!("commands reach no host: tier {tier} cannot hold them to the pod's proxy"));
         }
         let tools = minke_tools::builtin(&minke_tools::Kit {
@@ -79,11 +78,6 @@ impl Kit {
         }
         Kit { files, commands, tools, tier, own: own(making), notices, proxy: None }
     }
-}
-
-/// Whether commands see the pod's own temporary directory as `/tmp`.
-fn moves_tmp(tier: Tier) -> bool {
-    matches!(tier, Tier::A | Tier::APrime)
 }
 
 /// Secrets of the person, and everything of ours that is not this pod's own.
@@ -105,7 +99,7 @@ fn files_config(making: &Making<'_>) -> FilesConfig {
     let alias = TmpAlias { shown: SHOWN_TMP.into(), real: dirs.tmp.clone() };
     FilesConfig {
         scope: if read_only { reading(scope) } else { scope.clone() },
-        tmp: moves_tmp(tier).then_some(alias),
+        tmp: tier.moves_tmp().then_some(alias),
         tmp_dir: Some(dirs.tmp.clone()),
         tmp_read_only: !manifest.sandbox.writable_tmp,
         output: Some(dirs.output.clone()),
@@ -127,7 +121,7 @@ fn commands_config(making: &Making<'_>, files: &Arc<Files>) -> CommandsConfig {
     let Making { manifest, paths, dirs, tier, cover, .. } = *making;
     let sandbox = &manifest.sandbox;
     let network = match sandbox.network {
-        minke_manifest::Network::On | minke_manifest::Network::Hosts(_) if moves_tmp(tier) => {
+        minke_manifest::Network::On | minke_manifest::Network::Hosts(_) if tier.reaches_hosts() => {
             Network::Proxy { socket: dirs.proxy.clone() }
         }
         // Elsewhere nothing would hold a command to the proxy, so it gets no network at all.
@@ -168,7 +162,7 @@ fn own(making: &Making<'_>) -> Scope {
     };
     let tmp = if manifest.sandbox.writable_tmp { Permission::Write } else { Permission::Read };
     let mut allow = vec![rule(&dirs.tmp, tmp.clone()), rule(&dirs.output, Permission::Read)];
-    if moves_tmp(tier) {
+    if tier.moves_tmp() {
         allow.push(rule(Path::new(SHOWN_TMP), tmp));
     }
     Scope { allow, deny: Vec::new() }

@@ -40,6 +40,16 @@ impl Tier {
         self != Tier::D
     }
 
+    /// Whether commands see the pod's own temporary directory as `/tmp`; else only `TMPDIR` names it.
+    pub fn moves_tmp(self) -> bool {
+        matches!(self, Tier::A | Tier::APrime)
+    }
+
+    /// Whether hosts can be granted: something must hold commands to the pod's proxy.
+    pub fn reaches_hosts(self) -> bool {
+        matches!(self, Tier::A | Tier::APrime)
+    }
+
     /// Whether the kernel holds a command to the whole scope, so that nobody need be asked about it.
     pub fn holds(self) -> bool {
         matches!(self, Tier::A | Tier::APrime | Tier::C)

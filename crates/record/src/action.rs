@@ -49,19 +49,6 @@ pub struct Action {
     pub side_effects: bool,
 }
 
-impl Action {
-    /// Two actions conflict when the order in which they run could be seen: a path that one writes and the other
-    /// reads or writes, or a command beside anything with side effects.
-    pub fn conflicts(&self, other: &Action) -> bool {
-        let meets = |writes: &[String], paths: &[String]| writes.iter().any(|w| paths.contains(w));
-        meets(&self.writes, &other.writes)
-            || meets(&self.writes, &other.reads)
-            || meets(&self.reads, &other.writes)
-            || (self.command.is_some() && other.side_effects)
-            || (other.command.is_some() && self.side_effects)
-    }
-}
-
 /// What a call would change, found by reading only.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]

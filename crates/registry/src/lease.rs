@@ -65,6 +65,9 @@ fn process_identity() -> (u64, String) {
     (start_time, boot_id.trim().to_owned())
 }
 
+/// The file that every fence of a pod locks and notes its placeholders in.
+pub(crate) const FENCES: &str = "fences";
+
 /// What lies in a pod's directory for its commands and file tools.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OwnDirs {
@@ -132,7 +135,7 @@ impl ScopeLease {
         let own = OwnDirs {
             tmp: dir.join("tmp"),
             output: dir.join("output"),
-            fences: dir.join("fences"),
+            fences: dir.join(FENCES),
             proxy: dir.join("proxy.sock"),
         };
         for path in [&own.tmp, &own.output] {

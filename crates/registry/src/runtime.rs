@@ -7,6 +7,7 @@
 
 use std::fs::{self, File, TryLockError};
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
 
@@ -14,7 +15,7 @@ use minke_record::{PodName, SessionId};
 
 use crate::error::{RegistryError, at};
 use crate::files::{ask_lock, make_dir, open_lock, read_small, remove_tree, replace, tail};
-use crate::lease::{Row, ScopeLease};
+use crate::lease::{FENCES, Row, ScopeLease};
 use crate::paths::Paths;
 use crate::status::PodStatus;
 
@@ -268,12 +269,41 @@ impl Runtime {
             }
             found_any = true;
             let path = found.path();
+            if found.file_name() == FENCES && self.keep_fences(&path)? {
+                continue;
+            }
             let is_dir = found.file_type().map_err(at("look at", &path))?.is_dir();
             let removed = if is_dir { fs::remove_dir_all(&path) } else { fs::remove_file(&path) };
             removed.map_err(at("remove", path))?;
         }
         let name = dir.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
         Ok(found_any.then_some(Reclaimed { name, session, stderr, problem }))
+    }
+
+    /// Moves what a dead pod's fences noted to where the next pod finds it. Says whether there was anything.
+    fn keep_fences(&self, path: &Path) -> Result<bool, RegistryError> {
+        let noted = fs::symlink_metadata(path).map_err(at("look at", path))?;
+        if !noted.is_file() || noted.len() == 0 {
+            return Ok(false);
+        }
+        let left = self.root.join("left");
+        make_dir(&left).map_err(at("make", &left))?;
+        // Its inode's number is its own as long as it lies there.
+        fs::rename(path, left.join(noted.ino().to_string())).map_err(at("move", path))?;
+        Ok(true)
+    }
+
+    /// The notes of dead pods' fences, of what they could not remove. Whoever has dealt with one removes the file.
+    pub fn left_fences(&self) -> Result<Vec<PathBuf>, RegistryError> {
+        let left = self.root.join("left");
+        match fs::read_dir(&left) {
+            Ok(found) => {
+                let paths: io::Result<_> = found.map(|entry| Ok(entry?.path())).collect();
+                paths.map_err(at("read", left))
+            }
+            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+            Err(e) => Err(at("read", left)(e)),
+        }
     }
 
     fn keep_stderr(&self, dir: &Path, session: Option<SessionId>) -> Result<Option<PathBuf>, RegistryError> {

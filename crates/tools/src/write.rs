@@ -5,16 +5,14 @@
 
 use std::path::PathBuf;
 
-use minke_record::{Action, Class, ToolSpec};
-use minke_tool::{Call, Place, Previewed, Running, Tool, ToolError};
+use minke_record::ToolSpec;
+use minke_tool::{Place, ToolError};
 use serde::Deserialize;
 use serde_json::json;
 
 use crate::arguments::{absolute, parse};
-use crate::edit::change::{Desk, Make, New, Old, writes};
+use crate::edit::change::{Make, New, Old};
 use crate::text::{Coding, Ending, Form};
-
-pub(crate) struct Write(pub(crate) Desk);
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -23,7 +21,7 @@ struct Arguments {
     content: String,
 }
 
-struct Content(String);
+pub(crate) struct Content(String);
 
 impl Make for Content {
     const VERB: &'static str = "write";
@@ -54,56 +52,29 @@ impl Make for Content {
     }
 }
 
-fn checked(arguments: &str, place: &Place) -> Result<(PathBuf, Content), ToolError> {
+pub(crate) fn checked(arguments: &str, place: &Place) -> Result<(PathBuf, Content), ToolError> {
     let Arguments { file_path, content } = parse("Write", arguments)?;
     Ok((absolute("file_path", &file_path, &place.cwd)?, Content(content)))
 }
 
-impl Tool for Write {
-    fn spec(&self) -> ToolSpec {
-        ToolSpec {
-            name: "Write".into(),
-            description:
-                "Writes a whole file, making it and its directories if they are missing. An existing file \
-                          must have been read before; to change a part of one, use Edit."
-                    .into(),
-            schema: json!({
-                "type": "object",
-                "properties": {
-                    "file_path": {
-                        "type": "string",
-                        "description": "The file: absolute, or relative to the working directory.",
-                    },
-                    "content": { "type": "string", "description": "All that the file is to hold." },
+pub(crate) fn spec() -> ToolSpec {
+    ToolSpec {
+        name: "Write".into(),
+        description:
+            "Writes a whole file, making it and its directories if they are missing. An existing file \
+                      must have been read before; to change a part of one, use Edit."
+                .into(),
+        schema: json!({
+            "type": "object",
+            "properties": {
+                "file_path": {
+                    "type": "string",
+                    "description": "The file: absolute, or relative to the working directory.",
                 },
-                "required": ["file_path", "content"],
-                "additionalProperties": false,
-            }),
-        }
-    }
-
-    fn class(&self) -> Class {
-        Class::Verifiable
-    }
-
-    fn prepare(&self, arguments: &str, place: &Place) -> Result<Action, ToolError> {
-        checked(arguments, place).map(|(path, _)| writes(&path))
-    }
-
-    fn preview(
-        &self,
-        arguments: &str,
-        _action: &Action,
-        place: &Place,
-    ) -> Result<Option<Previewed>, ToolError> {
-        let (path, content) = checked(arguments, place)?;
-        self.0.preview(&path, &content)
-    }
-
-    fn run(&self, arguments: &str, call: &Call) -> Running {
-        match checked(arguments, &call.place) {
-            Ok((path, content)) => self.0.run(path, content),
-            Err(e) => Box::pin(std::future::ready(Err(e))),
-        }
+                "content": { "type": "string", "description": "All that the file is to hold." },
+            },
+            "required": ["file_path", "content"],
+            "additionalProperties": false,
+        }),
     }
 }

@@ -258,3 +258,48 @@ fn a_host_that_cannot_be_granted_is_refused_before_a_session_is_made() {
     assert!(done.err.contains("sandbox.network"), "{}", done.err);
     assert_eq!(world.sessions(), 0);
 }
+
+#[test]
+fn what_held_protected_names_is_gone_after_everything_was_killed_at_once() {
+    if !commands_are_held("what_held_protected_names_is_gone_after_everything_was_killed_at_once") {
+        return;
+    }
+    let world = World::new();
+    let mark = format!("8{}.5", std::process::id());
+    world.write(
+        "s.toml",
+        &format!("[[turn]]\n[[turn.call]]\ntool = \"Bash\"\nargs = {{ command = \"sleep {mark}\" }}\n[[turn]]\ntext = \"On.\"\n"),
+    );
+    let going = world.start(&["exec", "--json", "--name", "tale", "--model", "scripted:s.toml", "go"]);
+    let until = Instant::now() + Duration::from_secs(20);
+    while alive(&mark).is_empty() {
+        assert!(Instant::now() < until, "the command did not start");
+        std::thread::yield_now();
+    }
+    let held = || world.work().join(".minke").symlink_metadata().is_ok();
+    assert!(held(), "a missing name is held while a command runs");
+    // The pod is stopped first, so that it cannot start anything, then all of them die before one can clean up.
+    let pod = world.only_pod()["pid"].clone();
+    let pid = rustix::process::Pid::from_raw(i32::try_from(pod.as_i64().unwrap()).unwrap()).unwrap();
+    rustix::process::kill_process(pid, rustix::process::Signal::STOP).unwrap();
+    for child in children(pid.as_raw_nonzero().get()) {
+        let child = rustix::process::Pid::from_raw(child).unwrap();
+        rustix::process::kill_process(child, rustix::process::Signal::KILL).unwrap();
+    }
+    kill(&pod);
+    assert_eq!(going.end().code, Some(75));
+    assert!(held(), "nobody was left to remove it");
+    let resumed = world.run(&["exec", "--resume", "tale"]);
+    assert_eq!(resumed.code, Some(0), "{}", resumed.err);
+    assert!(!held(), "the next life has removed it");
+    world.verify();
+}
+
+/// The processes that a process has started.
+fn children(pid: i32) -> Vec<i32> {
+    let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).unwrap().flatten();
+    let lists = tasks.filter_map(|task| std::fs::read_to_string(task.path().join("children")).ok());
+    lists
+        .flat_map(|list| list.split_whitespace().map(|pid| pid.parse().unwrap()).collect::<Vec<i32>>())
+        .collect()
+}

@@ -74,8 +74,7 @@ fn seatbelt(spec: &FenceSpec) -> Result<String, FenceError> {
 
 fn environment(tier: Tier, spec: &FenceSpec) -> std::collections::BTreeMap<OsString, OsString> {
     let mut env = crate::env::build(&spec.env, std::env::vars_os());
-    let moved = matches!(tier, Tier::A | Tier::APrime);
-    let tmp = if moved { PathBuf::from("/tmp") } else { spec.dirs.tmp.clone() };
+    let tmp = if tier.moves_tmp() { PathBuf::from("/tmp") } else { spec.dirs.tmp.clone() };
     let mut set = |name: &str, value: OsString| {
         if !spec.env.set.contains_key(name) {
             env.insert(name.into(), value);

@@ -275,6 +275,7 @@ fn a_background_command_outlives_the_thread_that_started_it() {
         let commands = home.commands(tier);
         runtime.block_on(async {
             let id = start(&home, &commands, "cat").await;
+            // The thread that started it ends when it has been idle for 20 ms, and nothing else tells when it has.
             tokio::time::sleep(Duration::from_millis(200)).await;
             commands.input(&id, b"still here\n").await.unwrap();
             commands.wait(&id, LONG).await.unwrap();

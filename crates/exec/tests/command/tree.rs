@@ -42,6 +42,8 @@ fn hard(mark: &str) -> String {
 }
 /// How many processes of it are there when all are: the three shells and sleep of the first, and so on.
 const HARD_LEAST: usize = 11;
+/// How many processes of those that replace themselves are seen before they are killed.
+const HOPS: usize = 60;
 
 /// The processes whose arguments hold the mark, with their states.
 fn marked(mark: &str) -> Vec<(i32, char, String)> {
@@ -201,8 +203,12 @@ async fn a_process_that_hops_is_caught() {
             let run = commands.run(home.order(&commands, &line), &news);
             let hops = async {
                 until_async(READY_WITHIN, "they hop", || marked(&mark).len() > 2).await;
-                // Long enough for hundreds of hops.
-                tokio::time::sleep(Duration::from_millis(300)).await;
+                let mut seen = std::collections::BTreeSet::new();
+                until_async(READY_WITHIN, "they go on hopping", || {
+                    seen.extend(marked(&mark).into_iter().map(|(pid, ..)| pid));
+                    seen.len() > HOPS
+                })
+                .await;
             };
             tokio::select! {
                 finished = run => panic!("tier {tier}: it ended by itself: {finished:?}"),

@@ -1,12 +1,13 @@
 //! Edit and MultiEdit: replace text in a file.
 //!
 //! Here: the two tools. Elsewhere: where an edit applies (`matching`, `loose`, `closest`), how a file is changed and what
-//! must hold before (`change`, `known`).
+//! must hold before (`change`, `changer`, `known`).
 //! Class verifiable: the hashes in the preview say whether a change happened.
 //! Invariant: MultiEdit does all of its edits or none
 //! (`multi_edit_is_all_or_nothing_and_each_edit_works_on_the_one_before`).
 
 pub(crate) mod change;
+mod changer;
 mod closest;
 pub(crate) mod known;
 mod loose;
@@ -16,32 +17,30 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use minke_files::Files;
-use minke_record::{Action, Class, ToolSpec};
-use minke_tool::{Call, Place, Previewed, Running, Tool, ToolError};
+use minke_record::ToolSpec;
+use minke_tool::{Place, Tool, ToolError};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::arguments::{absolute, parse};
 use crate::text::Form;
-use change::{Desk, Make, New, Old, writes};
+use change::{Desk, Make, New, Old};
+use changer::Changer;
 use matching::Wanted;
 
 /// Read, Write, Edit and MultiEdit over these files. They share what has been read.
 pub fn file_tools(files: &Arc<Files>) -> Vec<Arc<dyn Tool>> {
     let desk = Desk { files: Arc::clone(files), known: Arc::default() };
     vec![
-        Arc::new(Edit(desk.clone())),
-        Arc::new(MultiEdit(desk.clone())),
+        Arc::new(Changer { desk: desk.clone(), spec: edit_spec, checked: checked_edit }),
+        Arc::new(Changer { desk: desk.clone(), spec: multi_edit_spec, checked: checked_multi_edit }),
         Arc::new(crate::read::Read(desk.clone())),
-        Arc::new(crate::write::Write(desk)),
+        Arc::new(Changer { desk, spec: crate::write::spec, checked: crate::write::checked }),
     ]
 }
 
 /// The most edits of one call: more are a new file.
 const EDITS: usize = 200;
-
-struct Edit(Desk);
-struct MultiEdit(Desk);
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -180,104 +179,50 @@ fn file_path() -> Value {
     json!({ "type": "string", "description": "The file: absolute, or relative to the working directory." })
 }
 
-impl Tool for Edit {
-    fn spec(&self) -> ToolSpec {
-        let mut properties = json!({ "file_path": file_path() });
-        merge(&mut properties, edit_properties());
-        ToolSpec {
-            name: "Edit".into(),
-            description:
-                "Replaces text in a file and shows the diff. Read the file first; after somebody else has \
-                          changed it, read it again. Line ends and encoding are kept."
-                    .into(),
-            schema: json!({
-                "type": "object",
-                "properties": properties,
-                "required": ["file_path", "old_string", "new_string"],
-                "additionalProperties": false,
-            }),
-        }
-    }
-
-    fn class(&self) -> Class {
-        Class::Verifiable
-    }
-
-    fn prepare(&self, arguments: &str, place: &Place) -> Result<Action, ToolError> {
-        checked_edit(arguments, place).map(|(path, _)| writes(&path))
-    }
-
-    fn preview(
-        &self,
-        arguments: &str,
-        _action: &Action,
-        place: &Place,
-    ) -> Result<Option<Previewed>, ToolError> {
-        let (path, steps) = checked_edit(arguments, place)?;
-        self.0.preview(&path, &steps)
-    }
-
-    fn run(&self, arguments: &str, call: &Call) -> Running {
-        match checked_edit(arguments, &call.place) {
-            Ok((path, steps)) => self.0.run(path, steps),
-            Err(e) => Box::pin(std::future::ready(Err(e))),
-        }
+fn edit_spec() -> ToolSpec {
+    let mut properties = json!({ "file_path": file_path() });
+    merge(&mut properties, edit_properties());
+    ToolSpec {
+        name: "Edit".into(),
+        description:
+            "Replaces text in a file and shows the diff. Read the file first; after somebody else has \
+                      changed it, read it again. Line ends and encoding are kept."
+                .into(),
+        schema: json!({
+            "type": "object",
+            "properties": properties,
+            "required": ["file_path", "old_string", "new_string"],
+            "additionalProperties": false,
+        }),
     }
 }
 
-impl Tool for MultiEdit {
-    fn spec(&self) -> ToolSpec {
-        ToolSpec {
-            name: "MultiEdit".into(),
-            description:
-                "Makes several edits of one file, in order, each on what the one before it left; all of \
-                          them or none. Otherwise like Edit."
-                    .into(),
-            schema: json!({
-                "type": "object",
-                "properties": {
-                    "file_path": file_path(),
-                    "edits": {
-                        "type": "array",
-                        "minItems": 1,
-                        "maxItems": EDITS,
-                        "items": {
-                            "type": "object",
-                            "properties": edit_properties(),
-                            "required": ["old_string", "new_string"],
-                            "additionalProperties": false,
-                        },
+fn multi_edit_spec() -> ToolSpec {
+    ToolSpec {
+        name: "MultiEdit".into(),
+        description:
+            "Makes several edits of one file, in order, each on what the one before it left; all of \
+                      them or none. Otherwise like Edit."
+                .into(),
+        schema: json!({
+            "type": "object",
+            "properties": {
+                "file_path": file_path(),
+                "edits": {
+                    "type": "array",
+                    "minItems": 1,
+                    "maxItems": EDITS,
+                    "items": {
+                        "type": "object",
+                        "properties": edit_properties(),
+                        "required": ["old_string", "new_string"],
+                        "additionalProperties": false,
                     },
                 },
-                "required": ["file_path", "edits"],
-                "additionalProperties": false,
-            }),
-        }
-    }
-
-    fn class(&self) -> Class {
-        Class::Verifiable
-    }
-
-    fn prepare(&self, arguments: &str, place: &Place) -> Result<Action, ToolError> {
-        checked_multi_edit(arguments, place).map(|(path, _)| writes(&path))
-    }
-
-    fn preview(
-        &self,
-        arguments: &str,
-        _action: &Action,
-        place: &Place,
-    ) -> Result<Option<Previewed>, ToolError> {
-        let (path, steps) = checked_multi_edit(arguments, place)?;
-        self.0.preview(&path, &steps)
-    }
-
-    fn run(&self, arguments: &str, call: &Call) -> Running {
-        match checked_multi_edit(arguments, &call.place) {
-            Ok((path, steps)) => self.0.run(path, steps),
-            Err(e) => Box::pin(std::future::ready(Err(e))),
-        }
+            },
+            "required": ["file_path", "edits"],
+            "additionalProperties": false,
+        }),
     }
 }
 
