@@ -378,6 +378,8 @@ fn boot(
         fallbacks: found.fallbacks,
         fence: kit.tier,
         own: kit.own.clone(),
+        rules: minke_policy::RuleSet::default(),
+        steers: minke_pod::Steers::default(),
     };
     (boot, introduction, found.alerts)
 }

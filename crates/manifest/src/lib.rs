@@ -4,7 +4,8 @@
 //! profiles and the whole table of keys come with their own issue; a key that nobody reads is not here.
 
 pub use minke_policy::Posture;
-use minke_record::Reasoning;
+use minke_policy::{Rule, RuleSet};
+use minke_record::{Judgement, Reasoning};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -107,6 +108,22 @@ pub struct PermissionsSection {
     /// Where the fence holds everything inside the scope `auto`, else `ask`, if absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub posture: Option<Posture>,
+    /// What becomes of everything that no rule of the person decides: the least specific rule of that layer.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub default_action: Option<Judgement>,
+    /// Rules of the person.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub rule: Vec<Rule>,
+    /// Seconds after which a question that nobody answered is denied; absent = never.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ask_expires_s: Option<u64>,
+    /// Every rule that holds, of all layers, as it was last found; nobody writes this but the pod itself.
+    #[serde(skip_serializing_if = "is_empty")]
+    pub rules: RuleSet,
+}
+
+fn is_empty(rules: &RuleSet) -> bool {
+    rules.rules.is_empty()
 }
 
 /// What commands may touch and reach.

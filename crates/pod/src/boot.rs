@@ -24,7 +24,9 @@ impl Pod {
         let woken = self.state.facts.woken;
         let first = self.state.facts.epoch == 0;
         self.note(m, boot.opened(self.state.facts.epoch.saturating_add(1)));
+        let rules = boot.rules.clone();
         self.life.boot = Some(boot);
+        self.rules_changed(m, &rules);
         if let Some(problem) = self.state.manifest_problem.clone() {
             let message = format!("this session's manifest cannot be read ({problem}); the defaults hold");
             self.alert(m, AlertLevel::Error, AlertSource::Pod, message);

@@ -144,6 +144,8 @@ impl Pod {
             own: self.life.boot.as_ref().map(|boot| &boot.own),
             hosts: &sandbox.network.hosts(),
             lifted: &sandbox.lifted,
+            rules: &self.state.manifest.permissions.rules,
+            cwd: self.state.facts.about.as_ref().map_or("/", |about| about.cwd.as_str()),
             ..Judging::new(self.posture(), &scope, self.fence())
         };
         minke_policy::judge(&judging, action)
@@ -186,7 +188,12 @@ impl Pod {
             Ask {
                 id,
                 ask: AskKind::Approval,
-                subject: AskSubject { call_id: Some(call_id), digest, text: Some(text) },
+                subject: AskSubject {
+                    call_id: Some(call_id),
+                    digest,
+                    text: Some(text),
+                    ..AskSubject::default()
+                },
                 options: options.iter().map(ToString::to_string).collect(),
                 expires: None,
             },

@@ -4,11 +4,11 @@
 //! `Order` in one match.
 
 use minke_model::{Failure, ModelEvent};
-use minke_policy::Tier;
+use minke_policy::{RuleSet, Tier};
 use minke_record::{
     Action, Actor, AlertLevel, AlertSource, AskId, CallId, Class, Decision, Holder, ImageBlob, InputSegment,
-    Item, Millis, Opened, Own, PodEvent, PodName, Preview, QueueId, Route, RunId, Scope, SessionId,
-    SnapshotFile, SnapshotWhen, ToolSpec,
+    Item, Judgement, Millis, Opened, Own, PodEvent, PodName, Preview, QueueId, Route, RunId, Scope,
+    SessionId, SnapshotFile, SnapshotWhen, Text, ToolSpec, Verdict,
 };
 use serde_json::Value;
 
@@ -61,6 +61,13 @@ pub enum What {
     },
     /// A command has reached a host through the pod's proxy, or was not let: where to, and how many bytes.
     Reached(Value),
+    /// The rules that people wrote have changed.
+    Policy(Box<RuleSet>),
+    /// What hooks said at a point at which they may steer.
+    HooksSaid {
+        point: HookPoint,
+        said: Box<HooksSaid>,
+    },
     Timer(Timer),
     /// SIGTERM or SIGINT.
     Signal,
@@ -107,6 +114,80 @@ pub struct Boot {
     pub fence: Tier,
     /// The pod's own directories, which it may touch beside its scope.
     pub own: Scope,
+    /// The rules that hold now; they are logged before they count if they differ from those in the log.
+    pub rules: RuleSet,
+    /// Where hooks are to be asked.
+    pub steers: Steers,
+}
+
+/// At which points there are hooks that may steer; at the others nobody is asked and nothing is waited for.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Steers {
+    pub user_prompt: bool,
+    pub before_tool: bool,
+    pub before_stop: bool,
+}
+
+/// Where hooks are asked, so that their answer finds its way back.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum HookPoint {
+    /// A `run` that is not accepted yet, by this life's own number for it.
+    UserPrompt(u64),
+    BeforeTool(CallId),
+    BeforeStop(RunId),
+}
+
+/// What hooks are told at a point.
+#[derive(Debug, Clone, PartialEq)]
+pub enum HookQuestion {
+    UserPrompt {
+        input: Vec<InputSegment>,
+        from: Actor,
+    },
+    BeforeTool {
+        tool: String,
+        arguments: Text,
+        action: Action,
+        preview: Option<Preview>,
+        verdict: Verdict,
+        /// Whether the arguments may be rewritten: once, not again.
+        may_rewrite: bool,
+    },
+    BeforeStop {
+        /// What the model said last.
+        text: String,
+        /// How often this run was told to go on already.
+        again: u32,
+    },
+}
+
+/// What all hooks at a point came to: the strictest word, and who said it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct HooksSaid {
+    pub outcome: Judgement,
+    /// The hook that decided, as `hooks.toml` names it.
+    pub by: Option<String>,
+    pub reason: Option<String>,
+    /// New arguments of a call (the JSON text), or the new text of an input.
+    pub rewritten: Option<String>,
+    /// What the model is to read besides.
+    pub context: Option<String>,
+    /// What went wrong with hooks that did not decide; told to the person.
+    pub problems: Vec<String>,
+}
+
+impl HooksSaid {
+    /// Nobody objects.
+    pub fn nothing() -> HooksSaid {
+        HooksSaid {
+            outcome: Judgement::Allow,
+            by: None,
+            reason: None,
+            rewritten: None,
+            context: None,
+            problems: Vec::new(),
+        }
+    }
 }
 
 impl Boot {

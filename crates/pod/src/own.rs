@@ -47,7 +47,12 @@ impl Pod {
         options: &[String],
     ) {
         let id = minke_record::AskId(m.ids.next_uuid());
-        let subject = AskSubject { call_id: Some(call_id), digest, text: Some(question.to_owned()) };
+        let subject = AskSubject {
+            call_id: Some(call_id),
+            digest,
+            text: Some(question.to_owned()),
+            ..AskSubject::default()
+        };
         self.note(m, Ask { id, ask: AskKind::Question, subject, options: options.to_vec(), expires: None });
     }
 

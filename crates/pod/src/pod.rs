@@ -168,6 +168,8 @@ impl Pod {
             What::Reached(payload) => {
                 self.note(&mut m, Extension { domain: NETWORK.to_owned(), payload });
             }
+            What::Policy(rules) => self.rules_changed(&mut m, &rules),
+            What::HooksSaid { .. } => {}
             What::Timer(timer) => self.timer(&mut m, timer),
             What::Signal => self.stop_by_signal(&mut m, "a signal"),
             What::Clients(count) => self.life.clients = count,

@@ -12,7 +12,7 @@ use minke_record::{
     QueueId, RunId, SnapshotWhen, Text, WaitingOn,
 };
 
-use crate::input::{ReplyTo, Timer};
+use crate::input::{HookPoint, HookQuestion, ReplyTo, Timer};
 
 /// What one input led to.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -230,6 +230,15 @@ pub enum Effect {
         run: RunId,
         when: SnapshotWhen,
     },
+    /// Ask the hooks of a point; comes back as `What::HooksSaid`.
+    AskHooks {
+        point: HookPoint,
+        question: Box<HookQuestion>,
+    },
+    /// Append a rule to the person's policy (one line of TOML); the changed rules come back as `What::Policy`.
+    AddRule {
+        rule: String,
+    },
     SetTimer {
         timer: Timer,
         at: Millis,
@@ -246,13 +255,14 @@ impl Effect {
     /// no trace outside this pod's own log may.
     pub fn may_run_ahead(&self) -> bool {
         match self {
-            Effect::AskModel { .. } | Effect::Exit => false,
+            Effect::AskModel { .. } | Effect::AddRule { .. } | Effect::Exit => false,
             Effect::RunCall { class, .. } => *class == Class::Pure,
             Effect::StopModel { .. }
             | Effect::Prepare { .. }
             | Effect::StopCall { .. }
             | Effect::CheckFile { .. }
             | Effect::Capture { .. }
+            | Effect::AskHooks { .. }
             | Effect::SetTimer { .. }
             | Effect::ClearTimer { .. } => true,
         }

@@ -8,7 +8,9 @@ use minke_record::{Action, Judgement, Scope, Verdict};
 
 use crate::protected::protected_unless;
 use crate::scope::{Level, deny_inside_write, level};
-use crate::{Posture, Tier};
+use crate::{Posture, RuleSet, Tier};
+
+static NO_RULES: RuleSet = RuleSet { rules: Vec::new() };
 
 /// What an action is judged by.
 #[derive(Debug, Clone, Copy)]
@@ -23,12 +25,28 @@ pub struct Judging<'a> {
     pub hosts: &'a [String],
     /// Paths at which a person lifted the protection of names.
     pub lifted: &'a [String],
+    /// What people decided beforehand.
+    pub rules: &'a RuleSet,
+    /// Where relative paths of a shell line begin.
+    pub cwd: &'a str,
+    /// What holds for the parent: a child is never freer.
+    pub parent: Option<&'a Judging<'a>>,
 }
 
 impl<'a> Judging<'a> {
     /// Nothing granted beside the scope.
     pub fn new(posture: Posture, scope: &'a Scope, tier: Tier) -> Judging<'a> {
-        Judging { posture, scope, own: None, tier, hosts: &[], lifted: &[] }
+        Judging {
+            posture,
+            scope,
+            own: None,
+            tier,
+            hosts: &[],
+            lifted: &[],
+            rules: &NO_RULES,
+            cwd: "/",
+            parent: None,
+        }
     }
 
     fn level(&self, path: &str) -> Level {

@@ -40,8 +40,15 @@ pub struct Action {
     pub writes: Vec<String>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub hosts: Vec<String>,
+    /// A shell line, as it is given to the shell.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub command: Option<String>,
+    /// The commands that the line would really run, in words for a person; policy reads the line itself.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub commands: Vec<String>,
+    /// A tool of an MCP server, `mcp__server__tool`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mcp: Option<String>,
     /// Another pod that would be told or started.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pod: Option<String>,

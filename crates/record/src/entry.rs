@@ -676,6 +676,7 @@ entry_structs! {
         pub reason: String,
     }
 
+    #[derive(Default)]
     pub struct AskSubject {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub call_id: Option<CallId>,
@@ -684,6 +685,21 @@ entry_structs! {
         /// The exact question, command or diff, for the person.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub text: Option<String>,
+        /// The tool that would be called, and where.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub tool: Option<String>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub cwd: Option<String>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub action: Option<Action>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub diff: Option<String>,
+        /// Why it is asked: the rule, its layer, the fence it would run in.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub verdict: Option<Verdict>,
+        /// The exact rule that `approved_rule` would write; absent where it would change nothing.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub always: Option<String>,
     }
 
     pub struct SnapshotFile {

@@ -147,6 +147,8 @@ impl<'l> Walk<'l> {
                 fallbacks: self.look.timeline.fallbacks(step.at),
                 fence: opened.fence.as_deref().and_then(|tier| tier.parse().ok()).unwrap_or(Tier::D),
                 own: opened.own.clone().unwrap_or_default(),
+                rules: minke_policy::RuleSet::default(),
+                steers: minke_pod::Steers::default(),
             };
             vec![What::Boot(Box::new(boot)).into()]
         };

@@ -233,6 +233,7 @@ impl Mind {
                     asked.retry = true;
                 }
             }
+            Effect::AskHooks { .. } | Effect::AddRule { .. } => {}
             Effect::Capture { .. } | Effect::SetTimer { .. } | Effect::ClearTimer { .. } | Effect::Exit => {}
         }
     }

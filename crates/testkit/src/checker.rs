@@ -145,6 +145,8 @@ impl Checker {
             | Effect::StopCall { .. }
             | Effect::CheckFile { .. }
             | Effect::Capture { .. }
+            | Effect::AskHooks { .. }
+            | Effect::AddRule { .. }
             | Effect::SetTimer { .. }
             | Effect::ClearTimer { .. }
             | Effect::Exit => Ok(()),

@@ -95,6 +95,8 @@ pub(crate) fn boot(scene: &Setting) -> Boot {
         route: (!scene.no_model).then_some(route),
         no_route: if scene.no_model { "no model is configured".to_owned() } else { String::new() },
         own: minke_record::Scope::default(),
+        rules: minke_policy::RuleSet::default(),
+        steers: minke_pod::Steers::default(),
         fence: scene
             .fence
             .as_deref()

@@ -102,6 +102,8 @@ pub(crate) fn effect(effect: &Effect) -> String {
         Effect::StopCall { call_id } => format!("stop call {call_id}"),
         Effect::CheckFile { call_id, .. } => format!("look at the file of {call_id}"),
         Effect::Capture { when, .. } => format!("capture the write scope ({when} the run)"),
+        Effect::AskHooks { point, .. } => format!("ask hooks at {point:?}"),
+        Effect::AddRule { rule } => format!("add the rule {rule}"),
         Effect::SetTimer { timer, at } => format!("set {timer:?} at {at}"),
         Effect::ClearTimer { timer } => format!("clear {timer:?}"),
         Effect::Exit => "exit".to_owned(),

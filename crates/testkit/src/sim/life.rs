@@ -312,6 +312,11 @@ impl Life {
             Effect::Capture { run, when } => {
                 self.inbox.push(What::Captured { run, when, captured: Ok(Vec::new()) });
             }
+            Effect::AskHooks { point, .. } => {
+                let said = Box::new(minke_pod::HooksSaid::nothing());
+                self.inbox.push(What::HooksSaid { point, said });
+            }
+            Effect::AddRule { .. } => {}
             Effect::SetTimer { timer, at } => {
                 self.timers.insert(timer, at);
             }

@@ -84,6 +84,11 @@ impl World {
             Effect::Capture { run, when } => {
                 self.inbox.push_back(What::Captured { run, when, captured: Ok(Vec::new()) });
             }
+            Effect::AskHooks { point, .. } => {
+                let said = Box::new(minke_pod::HooksSaid::nothing());
+                self.inbox.push_back(What::HooksSaid { point, said });
+            }
+            Effect::AddRule { .. } => {}
             Effect::SetTimer { timer, at } => {
                 self.timers.insert(timer, at);
             }
