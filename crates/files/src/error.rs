@@ -1,10 +1,15 @@
 //! Why a file could not be reached: what, where, and what to do, in words that a model can act on.
+//!
+//! Invariant: paths are named as they were asked for, `/tmp` where the pod's own is meant
+//! (`a_refusal_in_the_moved_tmp_names_the_path_as_it_was_asked_for`).
 
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
 use minke_policy::Level;
+
+use crate::walls::Walls;
 
 /// Why a scope cannot be held.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -116,6 +121,39 @@ impl FileError {
             _ => {}
         }
         self
+    }
+
+    /// The same with every path as the model and the shell name it, which is what they can act on.
+    pub(crate) fn named_by(mut self, walls: &Walls) -> FileError {
+        for path in self.paths() {
+            *path = walls.shown(path);
+        }
+        self
+    }
+
+    fn paths(&mut self) -> Vec<&mut PathBuf> {
+        match self {
+            FileError::Masked { path, wall: other }
+            | FileError::SymlinkOutOfScope { path, target: other, .. }
+            | FileError::BrokenSymlink { path, target: other }
+            | FileError::NoDirectory { path, missing: other } => vec![path, other],
+            FileError::RelativePath { path }
+            | FileError::InvalidPath { path, .. }
+            | FileError::OutOfScope { path, .. }
+            | FileError::ReadOnly { path, .. }
+            | FileError::Protected { path, .. }
+            | FileError::LinkLoop { path }
+            | FileError::SymlinkNotFollowed { path }
+            | FileError::NotFound { path }
+            | FileError::IsDirectory { path }
+            | FileError::NotADirectory { path }
+            | FileError::Special { path, .. }
+            | FileError::Changed { path }
+            | FileError::Exists { path }
+            | FileError::Denied { path, .. }
+            | FileError::TooLarge { path, .. }
+            | FileError::Io { path, .. } => vec![path],
+        }
     }
 
     pub fn is_missing(&self) -> bool {

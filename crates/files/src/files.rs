@@ -131,43 +131,53 @@ impl Files {
 
     /// A regular file for reading. Never waits for a FIFO, and opens no device.
     pub fn open(&self, path: &Path) -> Result<Opened, FileError> {
-        open_spot(self.walls().resolve(path, Level::Read)?)
+        self.named(|walls| open_spot(walls.resolve(path, Level::Read)?))
     }
 
     /// The same for a path that was found by walking: a link anywhere in it is refused.
     pub fn open_beneath_nofollow(&self, path: &Path) -> Result<Opened, FileError> {
-        open_spot(self.walls().resolve_nofollow(path, Level::Read)?)
+        self.named(|walls| open_spot(walls.resolve_nofollow(path, Level::Read)?))
     }
 
     /// A directory that may be walked.
     pub fn open_dir(&self, path: &Path) -> Result<OpenedDir, FileError> {
-        let walls = self.walls();
-        let Spot { path: real, at } = walls.resolve(path, Level::Read)?;
-        let failed = |e| FileError::from_io(path, "opening it", e);
-        let dir = match at {
-            At::Entry { dir, name, .. } => {
-                beneath::listable(dir.as_fd(), Path::new(&name)).map_err(failed)?
-            }
-            At::Grant => {
-                let (grant, below) = walls.beneath(&real)?;
-                beneath::listable(grant, &below).map_err(failed)?
-            }
-            At::Free { .. } | At::Far => return Err(FileError::NotFound { path: path.to_owned() }),
-        };
-        Ok(OpenedDir { dir, path: real })
+        self.named(|walls| open_dir(walls, path))
     }
 
     /// Where a path leads, if that much may be done there.
     pub fn locate(&self, path: &Path, want: Level) -> Result<Located, FileError> {
-        let walls = self.walls();
-        let spot = walls.resolve(path, want)?;
-        let is_dir = match &spot.at {
-            At::Entry { found, .. } => beneath::is(found, FileType::Directory),
-            At::Grant => true,
-            At::Free { .. } | At::Far => false,
-        };
-        Ok(Located { exists: spot.exists(), is_dir, level: walls.level(&spot.path), path: spot.path })
+        self.named(|walls| locate(walls, path, want))
     }
+
+    /// Does something within the walls; a refusal names paths as the model and the shell do.
+    pub(crate) fn named<T>(&self, work: impl FnOnce(&Walls) -> Result<T, FileError>) -> Result<T, FileError> {
+        let walls = self.walls();
+        work(&walls).map_err(|e| e.named_by(&walls))
+    }
+}
+
+fn open_dir(walls: &Walls, path: &Path) -> Result<OpenedDir, FileError> {
+    let Spot { path: real, at } = walls.resolve(path, Level::Read)?;
+    let failed = |e| FileError::from_io(path, "opening it", e);
+    let dir = match at {
+        At::Entry { dir, name, .. } => beneath::listable(dir.as_fd(), Path::new(&name)).map_err(failed)?,
+        At::Grant => {
+            let (grant, below) = walls.beneath(&real)?;
+            beneath::listable(grant, &below).map_err(failed)?
+        }
+        At::Free { .. } | At::Far => return Err(FileError::NotFound { path: path.to_owned() }),
+    };
+    Ok(OpenedDir { dir, path: real })
+}
+
+fn locate(walls: &Walls, path: &Path, want: Level) -> Result<Located, FileError> {
+    let spot = walls.resolve(path, want)?;
+    let is_dir = match &spot.at {
+        At::Entry { found, .. } => beneath::is(found, FileType::Directory),
+        At::Grant => true,
+        At::Free { .. } | At::Far => false,
+    };
+    Ok(Located { exists: spot.exists(), is_dir, level: walls.level(&spot.path), path: spot.path })
 }
 
 /// Opens what was found, if it is a regular file; it is looked at before, because opening some devices does something,

@@ -86,7 +86,7 @@ pub struct Guard<'a> {
 impl Files {
     /// Waits for the file's turn; what is read and replaced through the guard is not changed by us in between.
     pub fn lock(&self, path: &Path) -> Result<Guard<'_>, FileError> {
-        let real = self.walls().resolve(path, Level::Read)?.path;
+        let real = self.named(|walls| walls.resolve(path, Level::Read))?.path;
         let Locks { locks, order } = &self.locks;
         let index = order.hash_one(&real) % locks.len() as u64;
         let lock = &locks[usize::try_from(index).expect("a remainder of 64 fits")];
@@ -109,13 +109,15 @@ impl Files {
 impl Guard<'_> {
     /// The whole content of the file; `None` if there is none.
     pub fn read(&self) -> Result<Option<(Vec<u8>, std::fs::Metadata)>, FileError> {
-        let spot = self.files.walls().resolve(&self.path, Level::Read)?;
-        if !spot.exists() {
-            return Ok(None);
-        }
-        let mut opened = open_spot(spot)?;
-        let content = read_whole(&mut opened.file, &opened.path)?;
-        Ok(Some((content, opened.meta)))
+        self.files.named(|walls| {
+            let spot = walls.resolve(&self.path, Level::Read)?;
+            if !spot.exists() {
+                return Ok(None);
+            }
+            let mut opened = open_spot(spot)?;
+            let content = read_whole(&mut opened.file, &opened.path)?;
+            Ok(Some((content, opened.meta)))
+        })
     }
 
     pub fn replace(&self, content: &[u8], expect: Expect<'_>) -> Result<Replaced, FileError> {
@@ -123,7 +125,16 @@ impl Guard<'_> {
     }
 
     fn put(&self, content: &[u8], expect: Expect<'_>, mode: Option<u32>) -> Result<Replaced, FileError> {
-        let walls = self.files.walls();
+        self.files.named(|walls| self.put_within(walls, content, expect, mode))
+    }
+
+    fn put_within(
+        &self,
+        walls: &Walls,
+        content: &[u8],
+        expect: Expect<'_>,
+        mode: Option<u32>,
+    ) -> Result<Replaced, FileError> {
         let Spot { path, at } = walls.resolve(&self.path, Level::Write)?;
         let mut made = Vec::new();
         let (dir, name, old) = match at {
@@ -131,7 +142,7 @@ impl Guard<'_> {
             At::Entry { dir, name, found } => (dir, name, Some(found)),
             At::Free { dir, name } => (dir, name, None),
             At::Far => {
-                let (dir, name) = make_directories(&walls, &path, &mut made)?;
+                let (dir, name) = make_directories(walls, &path, &mut made)?;
                 (dir, name, None)
             }
         };

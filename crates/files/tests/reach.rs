@@ -4,7 +4,7 @@
 
 use std::fs;
 use std::io::Read as _;
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
 
 use minke_files::{Expect, FileError, Files, FilesConfig, FilesError, Level, TmpAlias};
@@ -322,6 +322,57 @@ fn tmp_is_the_pods_own_unless_a_grant_lies_there() {
     });
     assert!(read_only.replace(&house.at("shown/t"), b"x", Expect::Any).is_err());
     assert!(read_only.open(&house.at("shown/t")).is_ok());
+}
+
+/// The pod's own directory is never named to a model that wrote `/tmp`.
+#[test]
+fn a_refusal_in_the_moved_tmp_names_the_path_as_it_was_asked_for() {
+    let house = House::new();
+    for name in ["data/tmp/dir", "shown"] {
+        fs::create_dir_all(house.at(name)).unwrap();
+    }
+    fs::write(house.at("data/tmp/t"), "mine").unwrap();
+    fs::write(house.at("data/tmp/closed"), "mine").unwrap();
+    fs::set_permissions(house.at("data/tmp/closed"), fs::Permissions::from_mode(0o444)).unwrap();
+    symlink("gone", house.at("data/tmp/broken")).unwrap();
+    symlink("round", house.at("data/tmp/round")).unwrap();
+    symlink(house.at("out/secret"), house.at("data/tmp/away")).unwrap();
+    let files = house.with(|config| {
+        config.tmp = Some(TmpAlias { shown: house.at("shown"), real: house.at("data/tmp") });
+        config.masked = vec![house.at("data")];
+    });
+    let shown = |name: &str| house.at("shown").join(name);
+    let change = |name: &str, expect| files.replace(&shown(name), b"x", expect).map(drop);
+    let lock = |name: &str| files.lock(&shown(name)).and_then(|guard| guard.read()).map(drop);
+    let refusals: [(&str, Result<(), FileError>); 15] = [
+        ("none", files.open(&shown("none")).map(drop)),
+        ("no/ne", files.open(&shown("no/ne")).map(drop)),
+        ("dir", files.open(&shown("dir")).map(drop)),
+        ("t/x", files.open(&shown("t/x")).map(drop)),
+        ("broken", files.open(&shown("broken")).map(drop)),
+        ("round", files.open(&shown("round")).map(drop)),
+        ("away", files.open(&shown("away")).map(drop)),
+        ("broken", files.open_beneath_nofollow(&shown("broken")).map(drop)),
+        ("t", files.open_dir(&shown("t")).map(drop)),
+        ("t/x", files.locate(&shown("t/x"), Level::Write).map(drop)),
+        ("dir", lock("dir")),
+        ("t", change("t", Expect::Absent)),
+        ("t", change("t", Expect::Hash("another"))),
+        ("closed", change("closed", Expect::Any)),
+        ("dir", change("dir", Expect::Any)),
+    ];
+    for (name, refused) in refusals {
+        let words = refused.unwrap_err().to_string();
+        let asked = shown(name).display().to_string();
+        assert!(words.starts_with(&format!("{asked}: ")), "{name}: {words}");
+        assert!(!words.contains("data/tmp"), "{name}: {words}");
+    }
+    let gone = files.remove(&shown("none")).unwrap_err().to_string();
+    let far = files.make_directory(&shown("no/ne"), 0o755).unwrap_err().to_string();
+    let there = files.make_link(&shown("t"), Path::new("x")).unwrap_err().to_string();
+    for words in [gone, far, there] {
+        assert!(words.contains("shown/") && !words.contains("data/tmp"), "{words}");
+    }
 }
 
 /// Other systems' file systems take only text.

@@ -174,6 +174,43 @@ async fn output_that_does_not_fit_ends_inline_and_is_whole_in_a_file() {
     assert!(tail.starts_with("4921\n") && tail.ends_with("\n5000\n"));
 }
 
+/// Files of a gigabyte that take no space stand for earlier output.
+#[tokio::test]
+async fn old_output_goes_when_there_is_too_much_of_it() {
+    const HALF: u64 = 512 * 1024 * 1024;
+    let pod = Pod::new();
+    let output = pod.dir.path().canonicalize().unwrap().join("output");
+    let old = |name: &str, age: u64| {
+        let file = std::fs::File::create(output.join(name)).unwrap();
+        file.set_len(HALF).unwrap();
+        file.set_modified(std::time::SystemTime::now() - Duration::from_secs(age)).unwrap();
+    };
+    old("call_1_0.txt", 300);
+    old("call_2_0.txt", 200);
+    old("call_3_0.txt", 100);
+    // A background command that nobody looks at says where output goes.
+    let id = pod.start("seq 1 5000; read -r x", false).await;
+    let end = Instant::now() + Duration::from_secs(10);
+    while pod.commands.output(&id, Some(0)).await.unwrap().file.is_none() {
+        assert!(Instant::now() < end);
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    let next = pod.bash("echo next").await;
+    assert_eq!(
+        next.content.as_deref(),
+        Some(
+            "[to make room, the output of 1 earlier command was removed, the oldest first: 1024 MiB are kept]\n\
+             next\n"
+        )
+    );
+    let there = |name: &str| output.join(name).exists();
+    assert!(!there("call_1_0.txt") && there("call_2_0.txt") && there("call_3_0.txt"));
+    assert!(there(&format!("{id}.txt")), "what runs keeps its file");
+    let more = pod.bash("echo more").await;
+    assert_eq!(more.content.as_deref(), Some("more\n"));
+    pod.commands.stop_all().await;
+}
+
 #[tokio::test]
 async fn time_that_is_over_is_said_with_what_came_before() {
     let pod = Pod::new();

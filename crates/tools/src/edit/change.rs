@@ -122,7 +122,7 @@ impl Desk {
         if let (Some((content, _)), Some(hash)) = (&found, &before_hash)
             && !content.is_empty()
         {
-            self.known.check(&located.path, hash)?;
+            self.known.check(&located.path, hash, path)?;
         }
         let old = match &found {
             None => Old::Missing,

@@ -40,17 +40,17 @@ impl Known {
         }
     }
 
-    /// Refuses to change what the model has not seen as it is now.
-    pub(crate) fn check(&self, path: &Path, hash: &str) -> Result<(), ToolError> {
+    /// Refuses to change what the model has not seen as it is now; the refusal names the file as it was `asked` for.
+    pub(crate) fn check(&self, path: &Path, hash: &str, asked: &Path) -> Result<(), ToolError> {
         let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         match seen.files.get(path) {
             None => Err(ToolError::Failed(format!(
                 "{} has not been read yet: Read it before changing it",
-                show(path)
+                show(asked)
             ))),
             Some((known, _)) if known != hash => Err(ToolError::Failed(format!(
                 "{} has been changed since it was read: Read it again before changing it",
-                show(path)
+                show(asked)
             ))),
             Some(_) => Ok(()),
         }
@@ -67,9 +67,10 @@ mod tests {
         for n in 0..=FILES {
             known.remember(Path::new(&format!("/{n}")), "h");
         }
-        assert!(known.check(Path::new("/0"), "h").is_err());
-        assert!(known.check(Path::new("/1"), "h").is_ok());
-        assert!(known.check(Path::new(&format!("/{FILES}")), "h").is_ok());
-        assert!(known.check(Path::new("/1"), "other").unwrap_err().message().contains("changed since"));
+        let check = |path: &str, hash| known.check(Path::new(path), hash, Path::new("/asked"));
+        assert!(check("/0", "h").unwrap_err().message().starts_with("/asked has not been read"));
+        assert!(check("/1", "h").is_ok());
+        assert!(check(&format!("/{FILES}"), "h").is_ok());
+        assert!(check("/1", "other").unwrap_err().message().starts_with("/asked has been changed since"));
     }
 }

@@ -5,13 +5,16 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use minke_exec::command::{COMMAND_BYTES, Commands, FILE_BYTES, Finished, RunOrder};
+use minke_exec::command::{COMMAND_BYTES, Commands, Finished, RunOrder};
 use minke_record::{Action, Class, ToolSpec};
 use minke_tool::{Call, Place, Running, Tool, ToolError, ToolOutput};
 use serde::Deserialize;
 use serde_json::json;
 
-use super::{GRACE, WHOLE, counted, exit_words, explain, first_line, framed, seconds, spoken, with_commands};
+use super::room::Room;
+use super::{
+    GRACE, counted, exit_words, explain, first_line, framed, held, lost, seconds, spoken, with_commands,
+};
 use crate::arguments::{output, parse};
 
 const TIMEOUT: Duration = Duration::from_secs(120);
@@ -22,6 +25,7 @@ const POD_NAMED: &str = "call_";
 
 pub(super) struct Bash {
     pub(super) commands: Option<Arc<Commands>>,
+    pub(super) room: Arc<Room>,
 }
 
 #[derive(Deserialize)]
@@ -124,14 +128,19 @@ impl Tool for Bash {
     }
 
     fn run(&self, arguments: &str, call: &Call) -> Running {
-        let call = call.clone();
+        let (call, room) = (call.clone(), Arc::clone(&self.room));
         with_commands("Bash", self.commands.as_ref(), Checked::parse(arguments), |commands, checked| {
-            run(commands, checked, call)
+            run(commands, checked, call, room)
         })
     }
 }
 
-async fn run(commands: Arc<Commands>, checked: Checked, call: Call) -> Result<ToolOutput, ToolError> {
+async fn run(
+    commands: Arc<Commands>,
+    checked: Checked,
+    call: Call,
+    room: Arc<Room>,
+) -> Result<ToolOutput, ToolError> {
     let Checked { command, timeout, background, tty } = checked;
     let line = first_line(&command);
     let (cwd, news) = (call.place.cwd.clone(), call.news);
@@ -139,12 +148,14 @@ async fn run(commands: Arc<Commands>, checked: Checked, call: Call) -> Result<To
     let named = !background && call.id.0.starts_with(POD_NAMED) && !call.id.0.contains(['/', '\0']);
     let id = if named { call.id.0 } else { commands.new_id() };
     let order = RunOrder { id, command, cwd, timeout, tty };
+    let made = room.make(&commands).await;
     if background {
         let id = order.id.clone();
         commands.start(order, &news).await.map_err(explain)?;
         let content = format!(
             "It runs in the background as `{id}`. BashOutput shows what it says and how it ended, BashInput gives it \
-             input, KillBash ends it."
+             input, KillBash ends it.{}",
+            made.map(|made| format!("\n[{made}]")).unwrap_or_default()
         );
         return Ok(output(format!("{line} (running as {id})"), Some(content)));
     }
@@ -155,21 +166,19 @@ async fn run(commands: Arc<Commands>, checked: Checked, call: Call) -> Result<To
     } else {
         exit_words(finished.exit)
     };
-    let mut said = output(format!("{line} ({how})"), content(&finished));
+    if let Some(file) = &finished.file {
+        room.learn(file);
+    }
+    let mut said = output(format!("{line} ({how})"), content(&finished, made));
     said.rest = finished.file;
     if finished.timed_out { Err(ToolError::TimedOut { after, said }) } else { Ok(said) }
 }
 
 /// What the command said; if it is only the end of it, a first line says so and where the whole is.
-fn content(finished: &Finished) -> Option<String> {
-    let Finished { tail, lines, bytes, dropped, file, unkept, .. } = finished;
+fn content(finished: &Finished, room: Option<String>) -> Option<String> {
+    let Finished { tail, lines, bytes, file, unkept, .. } = finished;
     let cut = (tail.len() as u64 != *bytes)
         .then(|| format!("{} and {}; this is the end", counted(*lines, "line"), counted(*bytes, "byte")));
-    // What could not be written is said of itself.
-    let held = if *dropped > 0 && unkept.is_none() {
-        format!("its first {} MiB are", FILE_BYTES / (1024 * 1024))
-    } else {
-        WHOLE.to_owned()
-    };
-    framed(cut, file.as_deref().map(|file| (held.as_str(), file)), unkept.as_deref(), tail)
+    let held = file.as_deref().map(|file| held(*bytes, file, unkept.is_some()));
+    framed(cut, held, [lost(unkept.as_ref()), room], tail)
 }

@@ -1,20 +1,21 @@
 //! The shell: commands that a model runs, waits for, looks at, talks to and kills.
 //!
 //! Here: Bash (`bash`), BashOutput (`output`), BashInput (`input`), KillBash (`kill`), and what they share: the words for
-//! how a command ended and for output that was cut. Elsewhere: running, hearing and killing (`exec`).
+//! how a command ended and for output that was cut, and a bound for all files of output (`room`). Elsewhere: running, hearing and killing (`exec`).
 //! Without commands (a replay has none) the tools say what they are and prepare; they do not run.
 
 mod bash;
 mod input;
 mod kill;
 mod output;
+mod room;
 
 use std::future::Future;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use minke_exec::command::{CommandError, Commands};
+use minke_exec::command::{CommandError, Commands, FILE_BYTES};
 use minke_exec::fence::Exit;
 use minke_tool::{Running, Tool, ToolError, ToolOutput};
 
@@ -25,10 +26,11 @@ const GRACE: Duration = Duration::from_secs(15);
 
 /// The tools of the shell, sorted by name.
 pub fn shell_tools(commands: Option<Arc<Commands>>) -> Vec<Arc<dyn Tool>> {
+    let room = Arc::new(room::Room::default());
     vec![
-        Arc::new(bash::Bash { commands: commands.clone() }),
+        Arc::new(bash::Bash { commands: commands.clone(), room: Arc::clone(&room) }),
         Arc::new(input::BashInput { commands: commands.clone() }),
-        Arc::new(output::BashOutput { commands: commands.clone() }),
+        Arc::new(output::BashOutput { commands: commands.clone(), room }),
         Arc::new(kill::KillBash { commands }),
     ]
 }
@@ -126,28 +128,45 @@ fn signal_name(signal: i32) -> Option<&'static str> {
     names.into_iter().find(|(number, _)| *number == signal).map(|(_, name)| name)
 }
 
-/// What a file holds that nothing was cut from.
-const WHOLE: &str = "all of it is";
+/// How much of an output of so many bytes a file holds, and where it is. The path is whole, however long it is: it is
+/// there to be read from.
+fn held(bytes: u64, file: &Path, unkept: bool) -> String {
+    let file = file.display();
+    if unkept {
+        // What went wrong is said of itself.
+        return format!("what could be kept of it is in {file}");
+    }
+    match bytes.saturating_sub(FILE_BYTES) {
+        0 => format!("all of it is in {file}"),
+        dropped => format!(
+            "its first {} MiB are in {file}, and the {} after them were dropped",
+            FILE_BYTES / (1024 * 1024),
+            counted(dropped, "byte")
+        ),
+    }
+}
 
 /// Output for a model: in front of it, what it lacks and where that is.
-/// With the file comes how much of it that holds.
 fn framed(
     cut: Option<String>,
-    file: Option<(&str, &Path)>,
-    unkept: Option<&str>,
+    held: Option<String>,
+    others: [Option<String>; 2],
     text: &str,
 ) -> Option<String> {
     let mut notes: Vec<String> = cut.into_iter().collect();
     if !notes.is_empty() {
-        // The path is whole, however long it is: it is there to be read from.
-        notes.extend(file.map(|(held, file)| format!("{held} in {}", file.display())));
+        notes.extend(held);
     }
-    notes.extend(unkept.map(|why| format!("some of it may be lost: {why}")));
+    notes.extend(others.into_iter().flatten());
     match (notes.is_empty(), text.is_empty()) {
         (true, true) => None,
         (true, false) => Some(text.to_owned()),
         (false, _) => Some(format!("[{}]\n{text}", notes.join("; "))),
     }
+}
+
+fn lost(unkept: Option<&String>) -> Option<String> {
+    unkept.map(|why| format!("some of it may be lost: {why}"))
 }
 
 fn counted(number: u64, thing: &str) -> String {

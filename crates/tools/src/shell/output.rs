@@ -9,8 +9,9 @@ use minke_tool::{Call, Place, Running, Tool, ToolError, ToolOutput};
 use serde::Deserialize;
 use serde_json::json;
 
+use super::room::Room;
 use super::{
-    GRACE, WHOLE, checked_id, counted, exit_words, explain, first_line, framed, seconds, spoken,
+    GRACE, checked_id, counted, exit_words, explain, first_line, framed, held, lost, seconds, spoken,
     with_commands,
 };
 use crate::arguments::{output, parse};
@@ -19,6 +20,7 @@ const WAIT_MOST: Duration = Duration::from_secs(300);
 
 pub(super) struct BashOutput {
     pub(super) commands: Option<Arc<Commands>>,
+    pub(super) room: Arc<Room>,
 }
 
 #[derive(Deserialize)]
@@ -81,15 +83,25 @@ impl Tool for BashOutput {
     }
 
     fn run(&self, arguments: &str, _call: &Call) -> Running {
-        with_commands("BashOutput", self.commands.as_ref(), Checked::parse(arguments), run)
+        let room = Arc::clone(&self.room);
+        with_commands("BashOutput", self.commands.as_ref(), Checked::parse(arguments), |commands, checked| {
+            run(commands, checked, room)
+        })
     }
 }
 
-async fn run(commands: Arc<Commands>, Checked { id, wait }: Checked) -> Result<ToolOutput, ToolError> {
+async fn run(
+    commands: Arc<Commands>,
+    Checked { id, wait }: Checked,
+    room: Arc<Room>,
+) -> Result<ToolOutput, ToolError> {
     if !wait.is_zero() {
         commands.wait(&id, wait).await.map_err(explain)?;
     }
     let piece = commands.output(&id, None).await.map_err(explain)?;
+    if let Some(file) = &piece.file {
+        room.learn(file);
+    }
     let status = match piece.status {
         Status::Running => format!("running for {}", spoken(piece.elapsed)),
         Status::Ended { timed_out: true, .. } => format!("timed out after {}", spoken(piece.elapsed)),
@@ -111,7 +123,44 @@ async fn run(commands: Arc<Commands>, Checked { id, wait }: Checked) -> Result<T
 }
 
 fn content(piece: &Piece) -> Option<String> {
-    let Piece { skipped, text, file, unkept, .. } = piece;
+    let Piece { skipped, text, file, bytes, unkept, .. } = piece;
     let cut = (*skipped > 0).then(|| format!("{} before this were left out", counted(*skipped, "new byte")));
-    framed(cut, file.as_deref().map(|file| (WHOLE, file)), unkept.as_deref(), text)
+    let held = file.as_deref().map(|file| held(*bytes, file, unkept.is_some()));
+    framed(cut, held, [lost(unkept.as_ref()), None], text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use minke_exec::command::FILE_BYTES;
+
+    #[test]
+    fn what_was_dropped_beyond_the_file_is_said() {
+        let mut piece = Piece {
+            command: "yes".to_owned(),
+            status: Status::Running,
+            elapsed: Duration::ZERO,
+            start: FILE_BYTES - 2,
+            end: FILE_BYTES,
+            text: "y\n".to_owned(),
+            skipped: 10,
+            bytes: FILE_BYTES,
+            file: Some("/o/x.txt".into()),
+            unkept: None,
+        };
+        let said = |piece: &Piece| content(piece).unwrap_or_default();
+        assert_eq!(said(&piece), "[10 new bytes before this were left out; all of it is in /o/x.txt]\ny\n");
+        piece.bytes += 7;
+        assert_eq!(
+            said(&piece),
+            "[10 new bytes before this were left out; its first 64 MiB are in /o/x.txt, and the 7 bytes after them \
+             were dropped]\ny\n"
+        );
+        piece.unkept = Some("writing failed".to_owned());
+        let words = said(&piece);
+        assert!(
+            words.contains("what could be kept of it is in /o/x.txt; some of it may be lost: writing failed")
+        );
+        assert!(!words.contains("all of it"), "{words}");
+    }
 }
