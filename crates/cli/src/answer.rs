@@ -8,6 +8,7 @@ use minke_record::{Actor, AskId, Decision, OpenAsk, SessionId};
 use serde_json::{Value, json};
 
 use crate::around::{Surroundings, introduction, seed};
+use crate::card::Card;
 use crate::failure::{Exit, Failure};
 use crate::screen::Screen;
 use crate::visit::step;
@@ -36,7 +37,7 @@ struct Asked {
 
 pub(crate) fn list(_: &Asks, around: &Surroundings, screen: &Screen) -> Result<Exit, Failure> {
     let home = around.home()?;
-    let asks = find_asks(&home)?;
+    let asks = find_asks(&home, screen)?;
     if screen.json {
         screen.object(&asks.iter().map(Asked::json).collect())?;
         return Ok(Exit::Done);
@@ -45,8 +46,8 @@ pub(crate) fn list(_: &Asks, around: &Surroundings, screen: &Screen) -> Result<E
         screen.note("nobody asks anything");
     }
     for asked in &asks {
-        let text = asked.ask.subject.text.as_deref().unwrap_or("(no text)");
-        screen.line(&format!("{}  {}  {}  {text}", asked.ask.id, asked.pod, asked.ask.ask))?;
+        screen.line(&format!("{}  s_{}", asked.pod, asked.session))?;
+        screen.line(&Card::from(&asked.ask).text())?;
     }
     Ok(Exit::Done)
 }
@@ -65,7 +66,7 @@ pub(crate) async fn run(answer: Answer, around: &Surroundings, screen: &Screen) 
         );
     }
     let home = around.home()?;
-    let asked = find_asks(&home)?.into_iter().find(|asked| asked.ask.id == id);
+    let asked = find_asks(&home, screen)?.into_iter().find(|asked| asked.ask.id == id);
     let asked = asked.ok_or_else(|| {
         Failure::usage(format!("no question {id} is open")).code("not_found").hint("`minke asks` lists them")
     })?;
@@ -93,11 +94,17 @@ pub(crate) async fn run(answer: Answer, around: &Surroundings, screen: &Screen) 
     Ok(Exit::Done)
 }
 
-/// Every open question. Without an index every session is looked at; one that cannot be read has none to show.
-fn find_asks(home: &Home) -> Result<Vec<Asked>, Failure> {
+/// Every open question. Without an index every session is looked at; one that cannot be read is named.
+fn find_asks(home: &Home, screen: &Screen) -> Result<Vec<Asked>, Failure> {
     let mut asks = Vec::new();
     for session in home.store.list()? {
-        let Ok(replay) = home.store.reader(session).and_then(|reader| reader.replay()) else { continue };
+        let replay = match home.store.reader(session).and_then(|reader| reader.replay()) {
+            Ok(replay) => replay,
+            Err(e) => {
+                screen.warn(&format!("s_{session} may ask something: its log cannot be read: {e}"));
+                continue;
+            }
+        };
         let State { facts, .. } = State::replay(replay.iter().map(|sealed| &sealed.entry));
         let pod = facts.name.as_ref().map(ToString::to_string).unwrap_or_default();
         let cwd = facts.about.as_ref().map(|about| about.cwd.clone()).unwrap_or_default();
@@ -113,15 +120,6 @@ fn find_asks(home: &Home) -> Result<Vec<Asked>, Failure> {
 
 impl Asked {
     fn json(&self) -> Value {
-        json!({
-            "id": self.ask.id,
-            "pod": self.pod,
-            "session": format!("s_{}", self.session),
-            "kind": self.ask.ask,
-            "summary": self.ask.subject.text,
-            "cwd": self.cwd,
-            "rule": Value::Null,
-            "options": self.ask.options,
-        })
+        Card::from(&self.ask).json(&self.pod, &format!("s_{}", self.session), &self.cwd)
     }
 }

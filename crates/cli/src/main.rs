@@ -4,6 +4,7 @@
 mod answer;
 mod around;
 mod attach;
+mod card;
 mod create;
 mod doctor;
 mod exec;

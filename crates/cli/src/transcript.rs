@@ -8,10 +8,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use minke_protocol::{Block, CommandEvent, CommandNews, Event, InFlight, LlmRetry};
-use minke_record::{
-    AskKind, CallId, Content, Entry, InputSegment, Item, Kind, Outcome, Role, ToolResult, flatten,
-};
+use minke_record::{CallId, Content, Entry, InputSegment, Item, Kind, Outcome, Role, ToolResult, flatten};
 
+use crate::card::Card;
 use crate::exec::json::message_text;
 use crate::failure::Failure;
 use crate::screen::Screen;
@@ -154,21 +153,12 @@ impl Fold {
             }
             Kind::ToolResult(result) => self.result(result),
             Kind::LlmEnd(_) | Kind::TurnEnd(_) => self.break_line(),
-            Kind::Ask(ask) => {
-                let text = ask.subject.text.as_deref().unwrap_or("(no text)");
-                let how = match ask.ask {
-                    AskKind::Question => {
-                        format!("`minke answer {} answered --note \"…\"` or `denied`", ask.id)
-                    }
-                    _ => format!("`minke answer {} approved` or `denied`", ask.id),
-                };
-                let options = match (&ask.ask, ask.options.as_slice()) {
-                    (AskKind::Question, [_, ..]) => format!(" [{}]", ask.options.join(" | ")),
-                    _ => String::new(),
-                };
-                self.aside(format!("? {}: {text}{options}\n  {how}", ask.ask))
+            Kind::Ask(ask) => self.aside(Card::from(ask).text()),
+            Kind::Answer(answer) => {
+                let note =
+                    answer.note.as_ref().map(|note| format!(" ({})", first_line(note))).unwrap_or_default();
+                self.aside(format!("  answered: {}{note}", answer.decision))
             }
-            Kind::Answer(answer) => self.aside(format!("  answered: {}", answer.decision)),
             Kind::Alert(alert) => {
                 let mut pieces = self.break_line();
                 pieces.push(Piece::Warning(alert.message.clone()));

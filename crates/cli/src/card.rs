@@ -1,0 +1,255 @@
+//! An ask as a card: everything that a person needs to decide, in a fixed order.
+//!
+//! Made from the log's entry, so that every client shows the same and what is shown is what would run. A line that
+//! belongs to a command or a diff is indented: it cannot pass for a line of the card.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use minke_record::{Action, AskId, AskKind, AskSubject, OpenAsk};
+use serde_json::{Value, json};
+
+/// Lines of a command or a diff that a card shows; `minke asks --json` has all of it.
+const SHOWN_LINES: usize = 40;
+/// Other commands, paths and hosts that a card names.
+const SHOWN_NAMES: usize = 8;
+
+/// A question, open or just asked.
+pub(crate) struct Card<'a> {
+    pub(crate) id: AskId,
+    pub(crate) kind: &'a AskKind,
+    pub(crate) subject: &'a AskSubject,
+    pub(crate) options: &'a [String],
+    pub(crate) expires: Option<u64>,
+}
+
+impl<'a> From<&'a OpenAsk> for Card<'a> {
+    fn from(ask: &'a OpenAsk) -> Card<'a> {
+        Card {
+            id: ask.id,
+            kind: &ask.ask,
+            subject: &ask.subject,
+            options: &ask.options,
+            expires: ask.expires,
+        }
+    }
+}
+
+impl<'a> From<&'a minke_record::Ask> for Card<'a> {
+    fn from(ask: &'a minke_record::Ask) -> Card<'a> {
+        Card {
+            id: ask.id,
+            kind: &ask.ask,
+            subject: &ask.subject,
+            options: &ask.options,
+            expires: ask.expires,
+        }
+    }
+}
+
+impl Card<'_> {
+    /// The card in lines, without an end of line after the last.
+    pub(crate) fn text(&self) -> String {
+        let mut lines = match self.kind {
+            AskKind::Approval => self.approval(),
+            _ => self.question(),
+        };
+        if let Some(expires) = self.expires {
+            lines.push(format!("  time    {}", left(expires, now())));
+        }
+        lines.push(format!("  answer  {}", self.how()));
+        lines.join("\n")
+    }
+
+    fn approval(&self) -> Vec<String> {
+        let subject = self.subject;
+        let tool = subject.tool.as_deref().unwrap_or("a call");
+        let mut lines = vec![format!("? {tool} needs an answer")];
+        let action = subject.action.as_ref();
+        let command = action.and_then(|action| action.command.as_deref());
+        match (command, &subject.diff, &subject.text) {
+            (Some(command), _, _) => lines.extend(quoted(command, "$ ")),
+            (None, Some(diff), _) => lines.extend(quoted(diff, "")),
+            (None, None, Some(text)) => lines.extend(quoted(text, "")),
+            (None, None, None) => {}
+        }
+        let mut field = |name: &str, value: &str| {
+            if !value.is_empty() {
+                lines.push(format!("  {name:<7} {}", value.replace('\n', "␊")));
+            }
+        };
+        field("in", subject.cwd.as_deref().unwrap_or_default());
+        if let Some(action) = action {
+            for (name, value) in touched(action) {
+                field(name, &value);
+            }
+        }
+        if let Some(verdict) = &subject.verdict {
+            field("why", &verdict.reason);
+            let layer = verdict.layer.as_ref().map(|layer| format!(" ({layer})")).unwrap_or_default();
+            field("rule", &verdict.rule.as_ref().map(|rule| format!("{rule}{layer}")).unwrap_or_default());
+            field("fence", verdict.fence.as_deref().unwrap_or_default());
+        }
+        field("always", subject.always.as_deref().unwrap_or_default());
+        lines
+    }
+
+    fn question(&self) -> Vec<String> {
+        let mut lines = vec!["? The agent asks".to_owned()];
+        lines.extend(quoted(self.subject.text.as_deref().unwrap_or("(no text)"), ""));
+        if *self.kind == AskKind::Question && !self.options.is_empty() {
+            lines.push(format!("  one of  {}", self.options.join(" | ")));
+        }
+        lines
+    }
+
+    /// What to type.
+    fn how(&self) -> String {
+        if *self.kind != AskKind::Approval {
+            return format!("`minke answer {} answered --note \"…\"`, or `denied`", self.id);
+        }
+        let others: Vec<&str> =
+            self.options.iter().map(String::as_str).filter(|o| *o != "approved").collect();
+        format!("`minke answer {} approved`, or {}", self.id, others.join(", "))
+    }
+
+    /// As `minke asks --json` gives it; `place` is what the session knows of it.
+    pub(crate) fn json(&self, pod: &str, session: &str, cwd: &str) -> Value {
+        let subject = self.subject;
+        let verdict = subject.verdict.as_ref();
+        let command = subject.action.as_ref().and_then(|action| action.command.as_ref());
+        json!({
+            "id": self.id,
+            "pod": pod,
+            "session": session,
+            "kind": self.kind,
+            "summary": subject.text,
+            "tool": subject.tool,
+            "command": command,
+            "diff": subject.diff,
+            "cwd": subject.cwd.as_deref().unwrap_or(cwd),
+            "action": subject.action,
+            "rule": verdict.and_then(|verdict| verdict.rule.as_ref()),
+            "layer": verdict.and_then(|verdict| verdict.layer.as_ref()),
+            "reason": verdict.map(|verdict| &verdict.reason),
+            "fence": verdict.and_then(|verdict| verdict.fence.as_ref()),
+            "always": subject.always,
+            "expires": self.expires,
+            "options": self.options,
+        })
+    }
+}
+
+/// What the call would touch beside the line that is shown.
+fn touched(action: &Action) -> Vec<(&'static str, String)> {
+    let mut fields = Vec::new();
+    if action.commands.len() > 1 {
+        fields.push(("runs", names(&action.commands)));
+    }
+    for (name, list) in [("writes", &action.writes), ("reads", &action.reads), ("reaches", &action.hosts)] {
+        fields.push((name, names(list)));
+    }
+    fields.push(("calls", action.mcp.clone().unwrap_or_default()));
+    fields.push(("pod", action.pod.clone().unwrap_or_default()));
+    fields
+}
+
+fn names(list: &[String]) -> String {
+    let mut shown: Vec<&str> = list.iter().map(String::as_str).take(SHOWN_NAMES).collect();
+    let more = list.len().saturating_sub(SHOWN_NAMES);
+    let more = format!("and {more} more");
+    if list.len() > SHOWN_NAMES {
+        shown.push(&more);
+    }
+    shown.join(", ")
+}
+
+/// Somebody else's lines, indented, the first one marked.
+fn quoted(text: &str, mark: &str) -> Vec<String> {
+    let total = text.lines().count();
+    let blank = " ".repeat(mark.len());
+    let line = |(at, line): (usize, &str)| format!("    {}{line}", if at == 0 { mark } else { &blank });
+    let mut lines: Vec<String> = text.lines().take(SHOWN_LINES).enumerate().map(line).collect();
+    if total > SHOWN_LINES {
+        let more = total - SHOWN_LINES;
+        lines.push(format!("    … {more} more lines, all of them in `minke asks --json`"));
+    }
+    lines
+}
+
+/// How long there is left, in words.
+fn left(expires: u64, now: u64) -> String {
+    match expires.saturating_sub(now) / 1_000 {
+        0 => "it is over: denied".to_owned(),
+        seconds @ 1..=120 => format!("denied in {seconds} s, if nobody answers"),
+        seconds => format!("denied in {} min, if nobody answers", seconds / 60),
+    }
+}
+
+fn now() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use minke_record::{Judgement, Verdict};
+
+    use super::*;
+
+    fn subject() -> AskSubject {
+        AskSubject {
+            tool: Some("Bash".into()),
+            cwd: Some("/p".into()),
+            action: Some(Action {
+                command: Some("make x &&\n  fence   none".into()),
+                commands: vec!["make x".into(), "fence none".into()],
+                ..Action::default()
+            }),
+            verdict: Some(Verdict {
+                outcome: Judgement::Ask,
+                rule: Some("{ action = \"ask\", command = \"make\" }".into()),
+                layer: Some("user".into()),
+                reason: "a rule asks".into(),
+                fence: Some("A".into()),
+            }),
+            always: Some("{ action = \"allow\", command = \"make\" }".into()),
+            ..AskSubject::default()
+        }
+    }
+
+    #[test]
+    fn a_card_shows_everything_and_a_command_cannot_pass_for_a_line_of_it() {
+        let subject = subject();
+        let options: Vec<String> = ["approved", "denied", "abort"].map(String::from).to_vec();
+        let id: AskId = "00000000-0000-7000-8000-000000000007".parse().unwrap();
+        let card =
+            Card { id, kind: &AskKind::Approval, subject: &subject, options: &options, expires: Some(0) };
+        let text = card.text();
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(
+            lines,
+            [
+                "? Bash needs an answer",
+                "    $ make x &&",
+                "        fence   none",
+                "  in      /p",
+                "  runs    make x, fence none",
+                "  why     a rule asks",
+                "  rule    { action = \"ask\", command = \"make\" } (user)",
+                "  fence   A",
+                "  always  { action = \"allow\", command = \"make\" }",
+                "  time    it is over: denied",
+                &format!("  answer  `minke answer {id} approved`, or denied, abort"),
+            ]
+        );
+    }
+
+    #[test]
+    fn a_long_diff_is_cut_and_says_so() {
+        let diff: String = (0..100).map(|n| format!("+line {n}\n")).collect();
+        let subject = AskSubject { diff: Some(diff), tool: Some("Write".into()), ..AskSubject::default() };
+        let id: AskId = "00000000-0000-7000-8000-000000000007".parse().unwrap();
+        let card = Card { id, kind: &AskKind::Approval, subject: &subject, options: &[], expires: None };
+        assert!(card.text().contains("60 more lines"), "{}", card.text());
+    }
+}
