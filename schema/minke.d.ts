@@ -19,7 +19,12 @@ export type Action = {
   reads?: Array<string>;
   writes?: Array<string>;
   hosts?: Array<string>;
+  /** A shell line, as it is given to the shell. */
   command?: string | null;
+  /** The commands that the line would really run, in words for a person; policy reads the line itself. */
+  commands?: Array<string>;
+  /** A tool of an MCP server, `mcp__server__tool`. */
+  mcp?: string | null;
   /** Another pod that would be told or started. */
   pod?: string | null;
   side_effects?: boolean;
@@ -102,6 +107,15 @@ export type AskSubject = {
   digest: string;
   /** The exact question, command or diff, for the person. */
   text?: string | null;
+  /** The tool that would be called, and where. */
+  tool?: string | null;
+  cwd?: string | null;
+  action?: Action | null;
+  diff?: string | null;
+  /** Why it is asked: the rule, its layer, the fence it would run in. */
+  verdict?: Verdict | null;
+  /** The exact rule that `approved_rule` would write; absent where it would change nothing. */
+  always?: string | null;
 };
 
 /** A block of the reply joins history when it is complete, in stream order. */
