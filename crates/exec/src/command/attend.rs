@@ -16,7 +16,7 @@ use super::commands::CommandsConfig;
 use super::ends::{Ends, TERM};
 use super::listen::{Ear, Shared};
 use super::order::{CommandError, RunOrder};
-use crate::fence::{Exit, Fence, Limits, Start, Started};
+use crate::fence::{Exit, Fence, Limits, Spare, Start, Started};
 
 /// How long the end of a killed command is waited for. The kernel may hold a process longer (in a device that does not
 /// answer); then the command counts as killed, which it will be.
@@ -37,6 +37,7 @@ pub(super) fn launch(
     config: &CommandsConfig,
     order: &RunOrder,
     with_input: bool,
+    spare: Option<Spare>,
 ) -> Result<(Launched, Option<OwnedFd>), CommandError> {
     let mut spec = (config.spec)();
     let ends = if order.tty { Ends::terminal(with_input) } else { Ends::pipes(with_input) };
@@ -46,7 +47,7 @@ pub(super) fn launch(
         spec.env.set.insert("TERM".to_owned(), TERM.to_owned());
     }
     let fence = Fence::compile(config.tier, &spec)?.with_helper(config.helper.clone());
-    let started = fence.start(Start {
+    let start = Start {
         // `--`: a line that begins with `-` is a line and no option.
         argv: vec![shell().into(), "-c".into(), "--".into(), OsString::from(&order.command)],
         cwd: order.cwd.clone(),
@@ -55,12 +56,13 @@ pub(super) fn launch(
         stderr: ends.stderr,
         tty: order.tty,
         limits: Limits::default(),
-    })?;
+    };
+    let started = fence.start_with(spare, start)?;
     Ok((Launched { started, output: ends.output, held: ends.held }, ends.input))
 }
 
 /// `bash`, wherever this machine has it; else the `sh` that every machine has.
-fn shell() -> &'static Path {
+pub(super) fn shell() -> &'static Path {
     static SHELL: OnceLock<PathBuf> = OnceLock::new();
     SHELL.get_or_init(|| {
         let path = std::env::var_os("PATH").unwrap_or_default();

@@ -17,6 +17,7 @@ use super::background::Background;
 use super::heard::{Heard, Teller};
 use super::listen::{Shared, lock};
 use super::order::{CommandError, Finished, Piece, RunOrder, Status, Veil};
+use super::spares::Spares;
 use super::table::{Row, Table};
 use crate::fence::{FenceSpec, Helper};
 
@@ -44,6 +45,7 @@ pub struct Commands {
     prefix: String,
     made: AtomicU64,
     table: Arc<Table>,
+    spares: Spares,
 }
 
 impl Commands {
@@ -55,12 +57,16 @@ impl Commands {
             prefix.push(char::from(LETTERS[(random % 32) as usize]));
             random /= 32;
         }
-        Commands { config, prefix, made: AtomicU64::new(0), table: Arc::default() }
+        Commands { config, prefix, made: AtomicU64::new(0), table: Arc::default(), spares: Spares::default() }
     }
 
     /// An id that no other command of this pod has.
     pub fn new_id(&self) -> String {
         format!("{}-{}", self.prefix, self.made.fetch_add(1, Ordering::Relaxed) + 1)
+    }
+
+    pub(super) fn config(&self) -> &CommandsConfig {
+        &self.config
     }
 
     pub fn tier(&self) -> Tier {
@@ -78,6 +84,7 @@ impl Commands {
         let telling = Telling::begin(&heard, row, &order);
         let end = attend(launched, &heard, order.timeout, std::future::pending()).await;
         let end = telling.end(end)?;
+        self.refill();
         let heard = lock(&heard);
         Ok(Finished {
             exit: end.exit,
@@ -117,6 +124,7 @@ impl Commands {
             attended.ended(end).await;
         });
         background.attended_by(task.abort_handle());
+        self.refill();
         Ok(())
     }
 
@@ -192,14 +200,19 @@ impl Commands {
         Arc::new(Mutex::new(Heard::new((self.config.cover)(), path, teller)))
     }
 
+    /// A helper for the next command. After this one: it is not to wait for what it does not need.
+    fn refill(&self) {
+        self.spares.refill(&self.config.helper, self.config.tier);
+    }
+
     async fn launch(
         &self,
         order: &RunOrder,
         with_input: bool,
     ) -> Result<(Launched, Option<OwnedFd>), CommandError> {
-        let (config, order) = (self.config.clone(), order.clone());
+        let (config, order, spare) = (self.config.clone(), order.clone(), self.spares.take());
         // Given up meanwhile, the command is dropped as soon as it is there, which kills it.
-        tokio::task::spawn_blocking(move || launch(&config, &order, with_input))
+        tokio::task::spawn_blocking(move || launch(&config, &order, with_input, spare))
             .await
             .unwrap_or_else(|e| Err(CommandError::Defect(e.to_string())))
     }

@@ -41,21 +41,26 @@ impl RunOrder {
                 self.id.escape_debug().take(ID_BYTES).collect::<String>()
             )));
         }
-        if self.command.trim().is_empty() {
-            return Err(CommandError::BadOrder("the command is empty: give a shell line".to_owned()));
-        }
-        if self.command.contains('\0') {
-            let what = "the command holds a NUL, which no shell line can: write it as $'\\0' or leave it out";
-            return Err(CommandError::BadOrder(what.to_owned()));
-        }
-        if self.command.len() > COMMAND_BYTES {
-            return Err(CommandError::BadOrder(format!(
-                "the command has {} bytes and may have {COMMAND_BYTES}: write it to a file and run that",
-                self.command.len()
-            )));
-        }
-        Ok(())
+        check_line(&self.command)
     }
+}
+
+/// Whether a shell line can be given to a shell at all.
+pub(super) fn check_line(command: &str) -> Result<(), CommandError> {
+    if command.trim().is_empty() {
+        return Err(CommandError::BadOrder("the command is empty: give a shell line".to_owned()));
+    }
+    if command.contains('\0') {
+        let what = "the command holds a NUL, which no shell line can: write it as $'\\0' or leave it out";
+        return Err(CommandError::BadOrder(what.to_owned()));
+    }
+    if command.len() > COMMAND_BYTES {
+        return Err(CommandError::BadOrder(format!(
+            "the command has {} bytes and may have {COMMAND_BYTES}: write it to a file and run that",
+            command.len()
+        )));
+    }
+    Ok(())
 }
 
 /// What a command came to.
