@@ -133,12 +133,12 @@ fn start(mut args: PodArgs, store: Arc<dyn Store>) -> Result<(Driver, UnixListen
         return Err(StoreError::Damaged { id: args.session, damage }.into());
     }
     let state = State::replay(open.replay.iter().map(|sealed| &sealed.entry));
-    // Trying what the kernel offers takes a process and some milliseconds: meanwhile everything else is made. Whoever
-    // wants no fence need not know.
+    // Trying what the kernel offers, where nobody remembers it, takes a process and some milliseconds: meanwhile
+    // everything else is made. Whoever wants no fence need not know.
     let (helper, ground) = (args.helper.clone(), args.paths.runtime.clone());
     let helper = helper.filter(|_| state.manifest.sandbox.mode != SandboxMode::Off);
     let tried = std::thread::spawn(move || {
-        helper.map_or(Tier::D, |helper| minke_exec::probe::best_tier_in(&helper, &ground))
+        helper.map_or(Tier::D, |helper| minke_exec::probe::known_tier_in(&helper, &ground))
     });
     let (Some(about), Some(name)) = (state.facts.about.clone(), state.facts.name.clone()) else {
         return Err(BootError::NoStart);

@@ -6,6 +6,7 @@
 mod env;
 pub mod fence;
 mod limits;
+mod memory;
 pub mod probe;
 
 pub mod address;

@@ -87,6 +87,24 @@ pub fn best_tier_in(helper: &Helper, dir: &Path) -> Tier {
     TRIED.into_iter().find(|tier| try_tier(helper, *tier, dir).works).unwrap_or(Tier::D)
 }
 
+/// What a pod takes at its start: the strongest tier that works, remembered in its runtime directory from an earlier start
+/// in the same circumstances, or tried now and remembered. Only fences that hold the whole scope are remembered: a memory
+/// that is wrong lets no command run, and cannot weaken a fence.
+pub fn known_tier_in(helper: &Helper, dir: &Path) -> Tier {
+    if let Some(tier) = crate::memory::recall(helper, dir) {
+        return tier;
+    }
+    let tier = best_tier_in(helper, dir);
+    remember_in(helper, dir, tier);
+    tier
+}
+
+/// Remembers what a full probe has just found, in place of what was remembered before.
+pub fn remember_in(helper: &Helper, dir: &Path, tier: Tier) {
+    // What cannot be written down is tried again by the next.
+    let _tried_again = crate::memory::remember(helper, dir, tier);
+}
+
 /// Removes grounds whose process is gone. What cannot be removed is tried again by the next.
 fn sweep(dir: &Path) {
     for entry in std::fs::read_dir(dir).into_iter().flatten().flatten() {

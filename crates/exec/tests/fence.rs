@@ -10,6 +10,8 @@ mod death;
 mod held;
 #[path = "fence/others.rs"]
 mod others;
+#[path = "fence/spare.rs"]
+mod spare;
 #[path = "fence/support.rs"]
 mod support;
 

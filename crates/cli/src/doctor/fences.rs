@@ -3,9 +3,11 @@
 //!
 //! Elsewhere: the trying (`exec::probe`), the kernel's switches (`kernel`).
 
+use std::path::Path;
 use std::time::Duration;
 
-use minke_exec::probe::{Report, TierReport, probe};
+use minke_exec::fence::Helper;
+use minke_exec::probe::{Report, TierReport, probe, remember_in};
 use minke_policy::{Tier, default_posture};
 use serde_json::{Value, json};
 
@@ -17,8 +19,10 @@ const LANDLOCK_FOR_B: u32 = 3;
 /// From here on a command cannot signal what is outside.
 const LANDLOCK_WITH_SIGNALS: u32 = 6;
 
-pub(super) fn look() -> Looked {
+/// Tries for real, whatever is remembered, and has the pods of this runtime directory remember what was seen.
+pub(super) fn look(runtime: &Path) -> Looked {
     let (report, switches) = (probe(), Switches::read());
+    remember_in(&Helper::default(), runtime, report.best);
     let binary =
         std::env::current_exe().map_or_else(|_| "minke".to_owned(), |path| path.display().to_string());
     Looked { findings: findings(&report, &switches, &binary), value: value(&report, &switches, &binary) }

@@ -84,7 +84,7 @@ struct Looked {
 pub(crate) fn run(_: &Doctor, around: &Surroundings, screen: &Screen) -> Result<Exit, Failure> {
     let began = Instant::now();
     let paths = around.paths()?;
-    let sandbox = fences::look();
+    let sandbox = fences::look(&paths.runtime);
     let programs = programs::look(around);
     let places = places::look(&paths, around);
     let (model, providers) = models::look(&paths, around);

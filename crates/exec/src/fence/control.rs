@@ -1,6 +1,6 @@
 //! The line between a pod and the helper of one command: one socket, whose end is either side's death.
 //!
-//! Here: the frames. The pod first sends the plan and the command's descriptors; then it may send `Kill` and `Signal`.
+//! Here: the frames. The pod first sends the plan and the command's descriptors, which a spare helper waits for; then it may send `Kill` and `Signal`.
 //! The helper answers `Running` or why not, and at the end how the command ended. A pod that dies closes the line, and
 //! a closed line means `Kill`.
 
@@ -117,7 +117,7 @@ impl Said {
 }
 
 /// Hands descriptors over, with one byte to carry them.
-pub(super) fn send_descriptors(line: &UnixStream, descriptors: &[&OwnedFd; SENT]) -> io::Result<()> {
+pub(super) fn send_descriptors(line: &UnixStream, descriptors: [&OwnedFd; SENT]) -> io::Result<()> {
     let borrowed = descriptors.map(|fd| fd.as_fd());
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(SENT))];
     let mut ancillary = SendAncillaryBuffer::new(&mut space);
@@ -128,8 +128,8 @@ pub(super) fn send_descriptors(line: &UnixStream, descriptors: &[&OwnedFd; SENT]
     Ok(())
 }
 
-/// The descriptors that `send_descriptors` handed over; closed on the next execution.
-pub(super) fn receive_descriptors(line: &UnixStream) -> io::Result<[OwnedFd; SENT]> {
+/// The descriptors that `send_descriptors` handed over, closed on the next execution; `None` if the other side is gone.
+pub(super) fn receive_descriptors(line: &UnixStream) -> io::Result<Option<[OwnedFd; SENT]>> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(SENT))];
     let mut ancillary = RecvAncillaryBuffer::new(&mut space);
     let mut byte = [0; 1];
@@ -137,7 +137,10 @@ pub(super) fn receive_descriptors(line: &UnixStream) -> io::Result<[OwnedFd; SEN
     let flags = RecvFlags::CMSG_CLOEXEC;
     #[cfg(not(target_os = "linux"))]
     let flags = RecvFlags::empty();
-    rustix::net::recvmsg(line, &mut [IoSliceMut::new(&mut byte)], &mut ancillary, flags)?;
+    let heard = rustix::net::recvmsg(line, &mut [IoSliceMut::new(&mut byte)], &mut ancillary, flags)?;
+    if heard.bytes == 0 {
+        return Ok(None);
+    }
     let mut received = Vec::with_capacity(SENT);
     for message in ancillary.drain() {
         if let RecvAncillaryMessage::ScmRights(descriptors) = message {
@@ -148,8 +151,8 @@ pub(super) fn receive_descriptors(line: &UnixStream) -> io::Result<[OwnedFd; SEN
     for fd in &received {
         rustix::io::fcntl_setfd(fd, rustix::io::FdFlags::CLOEXEC)?;
     }
-    received.try_into().map_err(|got: Vec<OwnedFd>| {
-        io::Error::other(format!("{} descriptors came from the pod instead of {SENT}", got.len()))
+    received.try_into().map(Some).map_err(|got: Vec<OwnedFd>| {
+        io::Error::other(format!("{} descriptors came instead of {SENT}", got.len()))
     })
 }
 

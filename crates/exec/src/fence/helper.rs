@@ -64,8 +64,9 @@ pub fn helper_main() -> ExitCode {
     let Ok(line) = io::stdin().as_fd().try_clone_to_owned().map(UnixStream::from) else {
         return ExitCode::FAILURE;
     };
+    let argument = std::env::args_os().nth(1);
     #[cfg(target_os = "linux")]
-    if std::env::args_os().nth(1).is_some_and(|argument| argument == super::bwrap::INSIDE) {
+    if argument.as_deref() == Some(OsStr::new(super::bwrap::INSIDE)) {
         let served =
             line.try_clone().step(|| "keeping the line".to_owned()).and_then(super::bwrap::serve_inside);
         if let Err(failure) = served {
@@ -73,7 +74,8 @@ pub fn helper_main() -> ExitCode {
         }
         return ExitCode::SUCCESS;
     }
-    match serve(&line) {
+    let spare_of = argument.and_then(|tier| tier.to_str()?.parse().ok());
+    match serve(&line, spare_of) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             say_failure(&line, failure);
@@ -91,20 +93,32 @@ pub(super) fn say_failure(line: &UnixStream, failure: Failure) {
     let _gone = said.write(line);
 }
 
-fn serve(line: &UnixStream) -> Result<(), Failure> {
-    let [plan, stdin, stdout, stderr, lock] =
-        control::receive_descriptors(line).step(|| "receiving the command".to_owned())?;
+/// A spare helper does what it can before it hears what for: its tier is its only argument.
+fn serve(line: &UnixStream, spare_of: Option<Tier>) -> Result<(), Failure> {
+    rustix::process::chdir("/").step(|| "leaving the pod's directory".to_owned())?;
+    #[cfg(target_os = "linux")]
+    let waiting = match spare_of {
+        Some(Tier::A) => Some(super::inner::Waiting::make(Walls::ALL, line)?),
+        _ => None,
+    };
+    #[cfg(not(target_os = "linux"))]
+    let _nothing_to_make = spare_of;
+    let sent = control::receive_descriptors(line).step(|| "receiving the command".to_owned())?;
+    // A pod that does not need its spare any more, or is gone, says nothing.
+    let Some([plan, stdin, stdout, stderr, lock]) = sent else { return Ok(()) };
     let again = plan.try_clone().step(|| "keeping the plan".to_owned())?;
     let errand = read_errand(plan)?;
     let line = line.try_clone().step(|| "keeping the line".to_owned())?;
     let held = Held { line, stdio: [stdin, stdout, stderr], lock };
-    rustix::process::chdir("/").step(|| "leaving the pod's directory".to_owned())?;
     match errand.plan.tier {
         #[cfg(target_os = "linux")]
-        Tier::A => super::inner::serve(&errand, held),
+        Tier::A => super::inner::serve(&errand, again, held, waiting),
         #[cfg(target_os = "linux")]
         Tier::APrime => super::bwrap::serve(&errand, again, held),
-        Tier::B | Tier::C | Tier::Off => watcher(&errand, held),
+        Tier::B | Tier::C | Tier::Off => {
+            drop(again);
+            watcher(&errand, held)
+        }
         other => Err(Failure::Broken(format!("a fence of tier {other} is not made by this helper"))),
     }
 }

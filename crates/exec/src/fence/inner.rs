@@ -1,17 +1,21 @@
 //! The inside of a fence with namespaces: its init, which makes the look, drops every power and watches the command.
 //!
 //! Here: the order of things in tier A. The helper stays outside, waits for the init and tidies up after it; the init
-//! dies with the helper, and everything in the pid namespace with the init.
+//! dies with the helper, and everything in the pid namespace with the init. The init is made before it is known what for:
+//! by a spare helper long before, else while the helper prepares the layers.
 
 use std::fs::File;
-use std::io;
-use std::os::fd::AsFd;
+use std::io::{self, Read, Write};
+use std::net::Shutdown;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream;
 
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::process::{Pid, Signal, WaitOptions};
 
 use super::carrier::Carrier;
-use super::helper::{Failure, Held, Step, launch, say_failure};
+use super::control;
+use super::helper::{Failure, Held, Step, launch, read_errand, say_failure};
 use super::plan::Errand;
 use super::prepare::{Layer, prepare};
 use super::sys::{self, Forked};
@@ -22,9 +26,10 @@ use super::{mounts, placeholders, tree};
 /// What the fence calls its machine.
 pub(super) const HOST_NAME: &[u8] = b"fence";
 
-/// Namespaces that are always made, and each that a wall stands for.
+/// Namespaces that do not depend on what a command may touch; each that a wall stands for, and the one that owns them.
+/// Mounts have theirs too, made when the plan is there: it is a copy of the machine's, and is to be a fresh one.
 fn namespaces(walls: Walls) -> i32 {
-    let mut flags = libc::CLONE_NEWUSER | libc::CLONE_NEWNS;
+    let mut flags = libc::CLONE_NEWUSER;
     for (wall, flag) in [
         (Walls::PID_NAMESPACE, libc::CLONE_NEWPID),
         (Walls::IPC_NAMESPACE, libc::CLONE_NEWIPC),
@@ -38,61 +43,100 @@ fn namespaces(walls: Walls) -> i32 {
     flags
 }
 
-/// The helper's part: makes the namespaces, waits for their end, removes what was made for them.
-pub(super) fn serve(errand: &Errand, held: Held) -> Result<(), Failure> {
+/// An init in its namespaces that waits to be told what it is to look like. It dies with this process.
+pub(super) struct Waiting {
+    pid: Option<Pid>,
+    /// Its end tells the init, which has not begun, that it is not needed.
+    to_init: UnixStream,
+    walls: Walls,
+}
+
+impl Waiting {
+    pub(super) fn make(walls: Walls, line: &UnixStream) -> Result<Waiting, Failure> {
+        let (to_init, from_helper) = UnixStream::pair().step(|| "making a line to the init".to_owned())?;
+        let ids = (rustix::process::getuid().as_raw(), rustix::process::getgid().as_raw());
+        match sys::clone_namespaces(namespaces(walls)).step(|| "making namespaces".to_owned())? {
+            Forked::Child => {
+                drop(to_init);
+                if let Err(failure) = be_init(walls, line, from_helper, ids) {
+                    say_failure(line, failure);
+                }
+                sys::leave(0)
+            }
+            Forked::Parent(pid) => Ok(Waiting { pid: Pid::from_raw(pid), to_init, walls }),
+        }
+    }
+}
+
+/// The helper's part: lets the init begin, waits for its end, removes what was made for it.
+pub(super) fn serve(
+    errand: &Errand,
+    plan: OwnedFd,
+    held: Held,
+    waiting: Option<Waiting>,
+) -> Result<(), Failure> {
     let notes = File::from(held.lock.try_clone().step(|| "keeping the lock".to_owned())?);
-    let outcome = prepare(&errand.plan, &notes).and_then(|layers| enclose(errand, held, &layers));
+    let waiting = match waiting {
+        Some(waiting) if waiting.walls == errand.plan.walls => waiting,
+        // The init of other walls is told by the end of its line that it is not needed.
+        _ => Waiting::make(errand.plan.walls, &held.line)?,
+    };
+    let layers = prepare(&errand.plan, &notes);
+    let outcome = layers.and_then(|layers| enclose(plan, held, &layers, waiting));
     // What cannot be removed is noted still, and the next fence of the pod tries again.
     let _noted = placeholders::sweep(&notes);
     outcome
 }
 
-fn enclose(errand: &Errand, held: Held, layers: &[Layer]) -> Result<(), Failure> {
-    let (life, alive) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)
-        .step(|| "making a pipe to the init".to_owned())?;
-    let ids = (rustix::process::getuid().as_raw(), rustix::process::getgid().as_raw());
-    let made = sys::clone_namespaces(namespaces(errand.plan.walls));
-    match made.step(|| "making namespaces".to_owned())? {
-        Forked::Child => {
-            drop(alive);
-            let line = held.line.try_clone();
-            if let Err(failure) = be_init(errand, held, layers, &life, ids)
-                && let Ok(line) = line
-            {
-                say_failure(&line, failure);
-            }
-            sys::leave(0)
-        }
-        Forked::Parent(pid) => {
-            drop(life);
-            // Kept to the end: the init hears by its other end that this process is there.
-            let _alive = alive;
-            drop(held.stdio);
-            let Some(pid) = Pid::from_raw(pid) else { return Ok(()) };
-            loop {
-                match rustix::process::waitpid(Some(pid), WaitOptions::empty()) {
-                    Err(rustix::io::Errno::INTR) => {}
-                    _ => return Ok(()),
-                }
-            }
+fn enclose(plan: OwnedFd, held: Held, layers: &[Layer], waiting: Waiting) -> Result<(), Failure> {
+    let Waiting { pid, mut to_init, .. } = waiting;
+    rustix::fs::seek(&plan, rustix::fs::SeekFrom::Start(0)).step(|| "rewinding the plan".to_owned())?;
+    let [stdin, stdout, stderr] = &held.stdio;
+    control::send_descriptors(&to_init, [&plan, stdin, stdout, stderr, &held.lock])
+        .and_then(|()| to_init.write_all(&Layer::encode(layers)))
+        .and_then(|()| to_init.shutdown(Shutdown::Write))
+        .step(|| "telling the init what to do".to_owned())?;
+    drop((plan, held));
+    let Some(pid) = pid else { return Ok(()) };
+    loop {
+        match rustix::process::waitpid(Some(pid), WaitOptions::empty()) {
+            Err(rustix::io::Errno::INTR) => {}
+            _ => return Ok(()),
         }
     }
 }
 
 /// The init's part, from its first moment to the command's end.
 fn be_init(
-    errand: &Errand,
-    held: Held,
-    layers: &[Layer],
-    life: &std::os::fd::OwnedFd,
+    walls: Walls,
+    line: &UnixStream,
+    mut from_helper: UnixStream,
     (uid, gid): (u32, u32),
 ) -> Result<(), Failure> {
-    die_with_parent(life)?;
-    let plan = &errand.plan;
+    die_with_parent(&from_helper)?;
     map_ids(uid, gid).step(|| "mapping the user into the namespace".to_owned())?;
-    if plan.walls.has(Walls::UTS_NAMESPACE) {
+    if walls.has(Walls::UTS_NAMESPACE) {
         rustix::system::sethostname(HOST_NAME).step(|| "naming the machine".to_owned())?;
     }
+    let told = control::receive_descriptors(&from_helper).step(|| "receiving the command".to_owned())?;
+    let Some([plan, stdin, stdout, stderr, lock]) = told else { return Ok(()) };
+    let errand = read_errand(plan)?;
+    let mut layers = Vec::new();
+    from_helper
+        .read_to_end(&mut layers)
+        .and_then(|_| Layer::decode(&layers))
+        .step(|| "receiving what to mount".to_owned())
+        .and_then(|layers| {
+            let line = line.try_clone().step(|| "keeping the line".to_owned())?;
+            let held = Held { line, stdio: [stdin, stdout, stderr], lock };
+            begin(&errand, held, &layers, uid)
+        })
+}
+
+/// Puts up what the plan says, and the command behind it.
+fn begin(errand: &Errand, held: Held, layers: &[Layer], uid: u32) -> Result<(), Failure> {
+    let plan = &errand.plan;
+    sys::unshare_mounts().step(|| "making a mount namespace".to_owned())?;
     bound_processes(errand, uid).step(|| "bounding the number of processes".to_owned())?;
     let carrier = plan.proxy.as_ref().map(|socket| {
         sys::bring_loopback_up()?;
@@ -120,10 +164,10 @@ pub(super) fn keep_watch(errand: &Errand, held: Held, carrier: Option<Carrier>) 
 }
 
 /// Asks the kernel for death with the helper, and looks whether the helper died before that was asked.
-fn die_with_parent(life: &std::os::fd::OwnedFd) -> Result<(), Failure> {
+fn die_with_parent(helper: &UnixStream) -> Result<(), Failure> {
     rustix::process::set_parent_process_death_signal(Some(Signal::KILL))
         .step(|| "asking to die with the helper".to_owned())?;
-    let mut polled = [PollFd::from_borrowed_fd(life.as_fd(), PollFlags::IN)];
+    let mut polled = [PollFd::from_borrowed_fd(helper.as_fd(), PollFlags::IN)];
     rustix::event::poll(&mut polled, Some(&Timespec::default()))
         .step(|| "looking for the helper".to_owned())?;
     let [polled] = polled;

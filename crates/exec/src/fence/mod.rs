@@ -25,6 +25,7 @@ mod prepare;
 mod repositories;
 #[cfg(target_os = "linux")]
 mod seccomp;
+mod spare;
 mod started;
 mod sys;
 mod tree;
@@ -42,6 +43,7 @@ pub use crate::limits::Limits;
 pub use helper::{helper_main, is_helper};
 #[cfg(target_os = "linux")]
 pub use placeholders::tidy;
+pub use spare::Spare;
 pub use started::{Exit, Start, Started};
 pub use walls::Walls;
 
@@ -120,7 +122,7 @@ impl Helper {
         let _first = DEFAULT_HELPER.set(self);
     }
 
-    fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         &self.0
     }
 }
@@ -206,6 +208,16 @@ impl Fence {
     /// Starts a command behind the walls and returns when it runs, which takes milliseconds, or with the reason why it
     /// does not. Blocks for that long.
     pub fn start(&self, start: Start) -> Result<Started, FenceError> {
-        started::start(&self.helper, &self.plan, start)
+        self.start_with(None, start)
+    }
+
+    /// The same with a helper that is ready already. One that does not fit or has died is passed over.
+    pub fn start_with(&self, spare: Option<Spare>, start: Start) -> Result<Started, FenceError> {
+        let started = started::start(&self.helper, &self.plan, start, spare);
+        if matches!(started, Err(FenceError::Broken { .. })) {
+            // Whatever said that these walls stand here is not to be believed again.
+            crate::memory::doubt();
+        }
+        started
     }
 }

@@ -198,19 +198,19 @@ impl Errand {
 }
 
 /// Numbers in eight bytes, texts with their length before them.
-struct Writer(Vec<u8>);
+pub(super) struct Writer(pub(super) Vec<u8>);
 
 impl Writer {
-    fn number(&mut self, number: u64) {
+    pub(super) fn number(&mut self, number: u64) {
         self.0.extend_from_slice(&number.to_le_bytes());
     }
 
-    fn text(&mut self, text: &OsStr) {
+    pub(super) fn text(&mut self, text: &OsStr) {
         self.number(text.len() as u64);
         self.0.extend_from_slice(text.as_bytes());
     }
 
-    fn many<T>(&mut self, items: impl ExactSizeIterator<Item = T>, each: impl Fn(&mut Writer, T)) {
+    pub(super) fn many<T>(&mut self, items: impl ExactSizeIterator<Item = T>, each: impl Fn(&mut Writer, T)) {
         self.number(items.len() as u64);
         for item in items {
             each(self, item);
@@ -218,14 +218,14 @@ impl Writer {
     }
 }
 
-struct Reader<'a>(&'a [u8]);
+pub(super) struct Reader<'a>(pub(super) &'a [u8]);
 
-fn cut() -> io::Error {
+pub(super) fn cut() -> io::Error {
     io::Error::other("the plan of the fence is damaged: pod and helper are not the same program")
 }
 
 impl Reader<'_> {
-    fn number(&mut self) -> io::Result<u64> {
+    pub(super) fn number(&mut self) -> io::Result<u64> {
         let (number, rest) = self.0.split_first_chunk().ok_or_else(cut)?;
         self.0 = rest;
         Ok(u64::from_le_bytes(*number))
@@ -242,11 +242,11 @@ impl Reader<'_> {
         Ok(OsString::from_vec(text.to_vec()))
     }
 
-    fn path(&mut self) -> io::Result<PathBuf> {
+    pub(super) fn path(&mut self) -> io::Result<PathBuf> {
         Ok(self.text()?.into())
     }
 
-    fn many<T>(&mut self, each: impl Fn(&mut Self) -> io::Result<T>) -> io::Result<Vec<T>> {
+    pub(super) fn many<T>(&mut self, each: impl Fn(&mut Self) -> io::Result<T>) -> io::Result<Vec<T>> {
         let count = self.number()?;
         // Every item takes at least one number: a count beyond that is damage, not a reason to allocate.
         if count > self.0.len() as u64 {

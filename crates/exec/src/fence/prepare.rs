@@ -16,7 +16,7 @@ use rustix::fs::{AtFlags, FileType, Mode, OFlags};
 
 use super::helper::{Failure, Step};
 use super::placeholders::{self, Kind};
-use super::plan::{Plan, Protected, What};
+use super::plan::{Plan, Protected, Reader, What, Writer, cut};
 use super::walls::Walls;
 
 /// One mount.
@@ -35,6 +35,49 @@ pub(super) enum Look {
     /// Nothing, but for these places, which later layers fill: directory or not.
     Empty { rooms: Vec<(PathBuf, bool)> },
 }
+
+impl Layer {
+    /// Layers as bytes, for the init, which was forked before they were known.
+    pub(super) fn encode(layers: &[Layer]) -> Vec<u8> {
+        let mut out = Writer(Vec::with_capacity(4096));
+        out.many(layers.iter(), |out, layer| {
+            out.text(layer.at.as_os_str());
+            out.number(u64::from(layer.is_directory));
+            out.number(u64::from(layer.is_link));
+            match &layer.look {
+                Look::Again { from, write } => {
+                    out.number(u64::from(*write));
+                    out.text(from.as_os_str());
+                }
+                Look::Empty { rooms } => {
+                    out.number(EMPTY);
+                    out.many(rooms.iter(), |out, (room, is_directory)| {
+                        out.text(room.as_os_str());
+                        out.number(u64::from(*is_directory));
+                    });
+                }
+            }
+        });
+        out.0
+    }
+
+    pub(super) fn decode(bytes: &[u8]) -> io::Result<Vec<Layer>> {
+        let mut from = Reader(bytes);
+        let layers = from.many(|from| {
+            let at = from.path()?;
+            let (is_directory, is_link) = (from.number()? != 0, from.number()? != 0);
+            let look = match from.number()? {
+                EMPTY => Look::Empty { rooms: from.many(|from| Ok((from.path()?, from.number()? != 0)))? },
+                write => Look::Again { from: from.path()?, write: write != 0 },
+            };
+            Ok(Layer { at, look, is_directory, is_link })
+        })?;
+        if from.0.is_empty() { Ok(layers) } else { Err(cut()) }
+    }
+}
+
+/// Beside `false` and `true` of a layer that may be written.
+const EMPTY: u64 = 2;
 
 /// What wants to be mounted at one place; of several, the greatest wins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -320,6 +363,26 @@ mod tests {
     use std::os::unix::fs::symlink;
 
     use super::*;
+
+    #[test]
+    fn layers_arrive_as_they_were_sent() {
+        let layer = |at: &str, look| Layer { at: at.into(), look, is_directory: true, is_link: false };
+        let layers = [
+            layer("/w", Look::Again { from: "/w".into(), write: true }),
+            Layer {
+                is_directory: false,
+                is_link: true,
+                ..layer("/w/.git", Look::Empty { rooms: Vec::new() })
+            },
+            layer("/run", Look::Empty { rooms: vec![("/run/a".into(), true), ("/run/b".into(), false)] }),
+            layer("/tmp", Look::Again { from: "/run/tmp".into(), write: false }),
+        ];
+        let bytes = Layer::encode(&layers);
+        assert_eq!(Layer::decode(&bytes).unwrap(), layers);
+        for end in 0..bytes.len() {
+            assert!(Layer::decode(&bytes[..end]).is_err(), "cut at {end}");
+        }
+    }
 
     #[test]
     fn a_room_is_made_inside_whatever_is_in_the_way() {

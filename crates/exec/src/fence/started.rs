@@ -8,9 +8,8 @@ use std::fs::File;
 use std::io::{self, Read, Seek, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
-use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::Child;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -18,9 +17,10 @@ use minke_policy::Tier;
 use rustix::fs::FlockOperation;
 use rustix::io::Errno;
 
-use super::control::{self, Asked, Said};
+use super::control::{Asked, Said};
 use super::plan::{Errand, Plan};
-use super::{FenceError, Helper, helper};
+use super::spare::{self, Spare};
+use super::{FenceError, Helper};
 use crate::limits::{Limits, START_DEADLINE};
 
 /// A command to be started.
@@ -61,25 +61,22 @@ const SIGKILL: i32 = 9;
 const LOCK_TRIES: u32 = 500;
 const LOCK_PAUSE: Duration = Duration::from_millis(2);
 
-pub(super) fn start(helper: &Helper, plan: &Plan, start: Start) -> Result<Started, FenceError> {
+pub(super) fn start(
+    helper: &Helper,
+    plan: &Plan,
+    start: Start,
+    spare: Option<Spare>,
+) -> Result<Started, FenceError> {
     let lock = hold(&plan.fences)?;
     let Start { argv, cwd, stdin, stdout, stderr, tty, limits } = start;
     let limits = kernel_limits(&limits, plan.tier);
     let errand = Errand { plan: plan.clone(), argv, cwd, tty, limits };
     let errand = memory_file(&errand.encode()).map_err(|e| FenceError::broken("writing the plan", e))?;
-    let (line, theirs) =
-        UnixStream::pair().map_err(|e| FenceError::broken("making a line to the helper", e))?;
-    control::send_descriptors(&line, &[&errand, &stdin, &stdout, &stderr, &lock])
-        .map_err(|e| FenceError::broken("handing descriptors to the helper", e))?;
-    let child = Command::new(helper.path())
-        .arg0(helper::NAME)
-        .env_clear()
-        .process_group(0)
-        .stdin(OwnedFd::from(theirs))
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn()
-        .map_err(|e| FenceError::broken(&format!("starting the helper {}", helper.path().display()), e))?;
+    let sent = [&errand, &stdin, &stdout, &stderr, &lock];
+    let (child, line) = match spare.and_then(|spare| spare.hand(helper, plan, sent)) {
+        Some(taken) => taken,
+        None => spare::spawn(helper, None, Some(sent))?,
+    };
     let pid = child.id();
     let helper = Arc::new(Mutex::new(child));
     let mut started = Started { helper, pid, line, read: Vec::new(), ended: None, reaped: false };
@@ -298,13 +295,22 @@ impl Drop for Started {
         if matches!(lock(&self.helper).try_wait(), Ok(Some(_))) {
             return;
         }
-        // Waited for elsewhere: the tree takes a moment to die, and who drops it may be a runtime's thread.
-        let helper = Arc::clone(&self.helper);
-        let reaper = std::thread::Builder::new().name("reap".to_owned());
-        if reaper.spawn(move || lock(&helper).wait().is_ok()).is_err() {
-            // No thread is to be had: late is better than a zombie.
-            let _reaped = lock(&self.helper).wait();
-        }
+        reap_shared(&self.helper);
+    }
+}
+
+/// Waits for a helper that was told to end, elsewhere: its tree takes a moment to die, and who asks may be a runtime's
+/// thread.
+pub(super) fn reap_elsewhere(helper: Child) {
+    reap_shared(&Arc::new(Mutex::new(helper)));
+}
+
+fn reap_shared(helper: &Arc<Mutex<Child>>) {
+    let waited = Arc::clone(helper);
+    let reaper = std::thread::Builder::new().name("reap".to_owned());
+    if reaper.spawn(move || lock(&waited).wait().is_ok()).is_err() {
+        // No thread is to be had: late is better than a zombie.
+        let _reaped = lock(helper).wait();
     }
 }
 

@@ -161,6 +161,13 @@ pub(super) fn clone_namespaces(flags: i32) -> io::Result<Forked> {
     }
 }
 
+/// Leaves the mount namespace for a copy of it, as it is now.
+#[cfg(target_os = "linux")]
+pub(super) fn unshare_mounts() -> io::Result<()> {
+    // SAFETY: the process has one thread and shares nothing with it that could become two.
+    if unsafe { libc::unshare(libc::CLONE_NEWNS) } == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
 /// Attributes of a mount.
 #[cfg(target_os = "linux")]
 #[derive(Clone, Copy)]

@@ -1,6 +1,8 @@
-//! The same tests as somebody else: as an ordinary user, and with user namespaces switched off.
+//! The same tests in other circumstances: as an ordinary user, with user namespaces switched off, with spare helpers.
 
 use std::process::Command;
+
+use crate::support::WITH_SPARES;
 
 /// Set for the runs that these tests start, so that they do not start further ones.
 const INSIDE: &str = "MINKE_TEST_AS_OTHER";
@@ -35,6 +37,13 @@ fn as_an_ordinary_user() {
     }
     let mut with = Command::new("setpriv");
     with.args(["--reuid", "65534", "--regid", "65534", "--clear-groups"]);
+    again(with);
+}
+
+#[test]
+fn with_spare_helpers() {
+    let mut with = Command::new("env");
+    with.arg(format!("{WITH_SPARES}=1"));
     again(with);
 }
 

@@ -9,10 +9,13 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use minke_exec::fence::{
-    EnvRules, Exit, Fence, FenceError, FenceSpec, Helper, Limits, Network, PodDirs, Start, Started,
+    EnvRules, Exit, Fence, FenceError, FenceSpec, Helper, Limits, Network, PodDirs, Spare, Start, Started,
 };
 use minke_policy::Tier;
 use minke_record::Scope;
+
+/// Set where every command is to be started by a spare helper.
+pub(crate) const WITH_SPARES: &str = "MINKE_TEST_WITH_SPARES";
 
 /// Tiers that hold something and work here, each tried for real once; and none at all.
 pub(crate) fn tiers() -> Vec<Tier> {
@@ -120,6 +123,17 @@ impl Yard {
     }
 
     pub(crate) fn start_argv(&self, tier: Tier, argv: &[&str]) -> Result<Started, FenceError> {
+        let with_spare = std::env::var_os(WITH_SPARES).is_some();
+        let spare = if with_spare { Some(Spare::make(&self.helper, tier)?) } else { None };
+        self.start_with(spare, tier, argv)
+    }
+
+    pub(crate) fn start_with(
+        &self,
+        spare: Option<Spare>,
+        tier: Tier,
+        argv: &[&str],
+    ) -> Result<Started, FenceError> {
         self.out.set_len(0).unwrap();
         self.err.set_len(0).unwrap();
         let end = |file: &File| {
@@ -127,7 +141,7 @@ impl Yard {
             file.rewind().unwrap();
             OwnedFd::from(file)
         };
-        self.fence(tier)?.start(Start {
+        let start = Start {
             argv: argv.iter().map(Into::into).collect(),
             cwd: self.work.clone(),
             stdin: self.stdin.try_clone().unwrap().into(),
@@ -135,7 +149,8 @@ impl Yard {
             stderr: end(&self.err),
             tty: false,
             limits: Limits::default(),
-        })
+        };
+        self.fence(tier)?.start_with(spare, start)
     }
 
     /// Starts a shell line whose output goes into a pipe that is never read.
