@@ -1,16 +1,34 @@
 //! The verdict on an action: the one place where a call is allowed, asked about or refused.
 //!
-//! Here: scope, protected names, tier and posture. Rules and layers come with their own issue and may only tighten.
+//! Here, in this order: what nobody can change (scope, protected names, the fence), what the rules say to each part of
+//! the action, what the posture says to the parts that no rule decided, and the same once more for the parent. Elsewhere:
+//! which rule fits what (`rules`).
 //! Invariants: what leaves the scope is refused whatever the posture (`no_posture_waves_a_call_past_the_scope`); where
-//! nothing holds commands, none is allowed (`nothing_holds_means_nothing_runs`).
+//! nothing holds commands, none is allowed (`nothing_holds_means_nothing_runs`); a child is never freer than its parent
+//! (`a_child_is_never_freer_than_its_parent`).
 
 use minke_record::{Action, Judgement, Scope, Verdict};
 
 use crate::protected::protected_unless;
-use crate::scope::{Level, deny_inside_write, level};
+use crate::rules::{Decided, Opening, Part, decide, hides_rules, openings, parts, rank};
+use crate::scope::{Level, deny_inside_write, is_beneath, level};
+use crate::shell::{self, Line};
 use crate::{Posture, RuleSet, Tier};
 
 static NO_RULES: RuleSet = RuleSet { rules: Vec::new() };
+/// Files that a fence gives to every command and that hold nothing.
+const DEVICES: [&str; 8] = [
+    "/dev/null",
+    "/dev/zero",
+    "/dev/full",
+    "/dev/random",
+    "/dev/urandom",
+    "/dev/stdin",
+    "/dev/stdout",
+    "/dev/stderr",
+];
+/// How much of a command a reason repeats.
+const SHOWN_CHARS: usize = 160;
 
 /// What an action is judged by.
 #[derive(Debug, Clone, Copy)]
@@ -54,8 +72,18 @@ impl<'a> Judging<'a> {
         level(self.scope, path).max(own)
     }
 
+    /// What a command has at a path: as file tools do, and where the fence moves `/tmp`, the pod's own.
+    pub(crate) fn reach(&self, path: &str) -> Level {
+        if DEVICES.contains(&path) {
+            return Level::Write;
+        }
+        let own = self.own.into_iter().flat_map(|own| &own.allow).next();
+        let moved = self.tier.moves_tmp() && is_beneath(path, "/tmp") && own.is_some();
+        if moved { Level::Write } else { self.level(path) }
+    }
+
     /// The protected name that keeps a path from being written.
-    fn protected(&self, path: &str) -> Option<&'static str> {
+    pub(crate) fn protected(&self, path: &str) -> Option<&'static str> {
         let own = self.own.into_iter().flat_map(|own| &own.allow).map(|rule| rule.target.as_str());
         // A grant that lies in a directory of the pod's own is still the person's.
         let own = own.filter(|_| level(self.scope, path) == Level::None);
@@ -71,13 +99,32 @@ pub fn default_posture(tier: Tier) -> Posture {
 
 /// Judges an action. An action with a command names the fence that it would run in, whatever the outcome.
 pub fn judge(by: &Judging<'_>, action: &Action) -> Verdict {
-    let mut verdict = refusal(by, action).unwrap_or_else(|| posture(by, action));
+    let line = action.command.as_deref().map(shell::read);
+    judge_line(by, action, line.as_ref())
+}
+
+/// The same, for a line that was read already.
+pub(crate) fn judge_line(by: &Judging<'_>, action: &Action, line: Option<&Line>) -> Verdict {
+    let mut verdict = refusal(by, action).unwrap_or_else(|| Looked::at(by, action, line).verdict());
+    if let Some(parent) = by.parent {
+        verdict = strictest_verdict(verdict, of_parent(judge_line(parent, action, line)));
+    }
     verdict.fence = action.command.as_ref().map(|_| by.tier.to_string());
     verdict
 }
 
+/// The stricter of two verdicts; of equals the first.
+pub fn strictest_verdict(first: Verdict, second: Verdict) -> Verdict {
+    if rank(&second.outcome) > rank(&first.outcome) { second } else { first }
+}
+
+fn of_parent(verdict: Verdict) -> Verdict {
+    let reason = format!("by the policy of the parent: {}", verdict.reason);
+    Verdict { layer: Some("parent".to_owned()), reason, ..verdict }
+}
+
 /// What no answer can change.
-fn refusal(by: &Judging<'_>, action: &Action) -> Option<Verdict> {
+pub(crate) fn refusal(by: &Judging<'_>, action: &Action) -> Option<Verdict> {
     if by.posture == Posture::Plan && action.side_effects {
         return Some(deny("posture", "posture `plan` allows no side effects"));
     }
@@ -123,38 +170,222 @@ fn unfenced(by: &Judging<'_>) -> Option<Verdict> {
     }
 }
 
-/// What the posture says to an action that nothing refuses.
-fn posture(by: &Judging<'_>, action: &Action) -> Verdict {
-    let question = question(by, action);
-    match (by.posture, question) {
-        (Posture::Full, _) => allow("posture", "posture `full`"),
-        (_, None) if action.command.is_some() => {
-            allow("fence", &format!("the fence (tier {}) holds it to the scope", by.tier))
+/// An action that nothing refuses, as the rules see it.
+pub(crate) struct Looked<'a, 'p> {
+    by: &'p Judging<'a>,
+    action: &'p Action,
+    /// Denied by a rule.
+    pub(crate) denied: Option<(Part<'p>, Decided<'a>)>,
+    /// Asked about by a rule.
+    pub(crate) asked: Vec<(Part<'p>, Decided<'a>)>,
+    allowed: Vec<Decided<'a>>,
+    /// Decided by no rule.
+    open: Vec<Part<'p>>,
+    /// Why no rule can vouch for the line, whatever its commands.
+    pub(crate) unvouched: Option<String>,
+    /// Why nobody can say what the line would run.
+    pub(crate) unsure: Option<&'p str>,
+}
+
+impl<'a, 'p> Looked<'a, 'p> {
+    pub(crate) fn at(by: &'p Judging<'a>, action: &'p Action, line: Option<&'p Line>) -> Looked<'a, 'p> {
+        let unsure = line.and_then(|line| line.unsure.as_deref());
+        let mut looked = Looked {
+            by,
+            action,
+            denied: None,
+            asked: Vec::new(),
+            allowed: Vec::new(),
+            open: Vec::new(),
+            unvouched: unsure.map(|why| format!("it cannot be said what the line would run: {why}")),
+            unsure,
+        };
+        for part in parts(action, line) {
+            looked.take(part);
         }
-        (_, None) => allow("scope", "inside the scope"),
-        (Posture::Plan | Posture::Deny, Some(what)) => {
-            deny("posture", &format!("{what}; this would need an answer, and the posture refuses questions"))
+        looked
+    }
+
+    fn take(&mut self, part: Part<'p>) {
+        if let Part::Opens(redirect) = part {
+            match openings(self.by, redirect) {
+                Opening::Fine => {}
+                Opening::Away(path) => {
+                    self.unvouched
+                        .get_or_insert(format!("the line opens {path}, which is outside the scope"));
+                }
+                Opening::Unknown(raw) => {
+                    self.unvouched
+                        .get_or_insert(format!("the line opens `{raw}`, which is known only when it runs"));
+                }
+            }
         }
-        (Posture::Ask | Posture::Auto, Some(what)) => verdict(Judgement::Ask, "posture", &what),
+        match decide(self.by, &part) {
+            Some(decided) if rank(&decided.word) >= 2 => {
+                self.denied.get_or_insert((part, decided));
+            }
+            Some(decided) if decided.word == Judgement::Ask => self.asked.push((part, decided)),
+            Some(decided) => self.allowed.push(decided),
+            None if matches!(part, Part::Opens(_)) => {}
+            None => self.open.push(part),
+        }
+    }
+
+    fn verdict(&self) -> Verdict {
+        if let Some((part, decided)) = &self.denied {
+            return denied(part, decided);
+        }
+        if let Some((part, decided)) = self.asked.first() {
+            return self.question(&asked(part, decided), Some(decided));
+        }
+        if let Some(why) = self.unreadable() {
+            return self.question(&why, None);
+        }
+        if let Some(part) = self.open_questions().next() {
+            return self.question(&self.why_asked(part), None);
+        }
+        if self.command_asks()
+            && let Some(why) = &self.unvouched
+        {
+            return self.question(why, None);
+        }
+        self.allow()
+    }
+
+    /// Why a line that cannot be read is asked about: nobody could tell whether a rule denies what it hides.
+    pub(crate) fn unreadable(&self) -> Option<String> {
+        let why = self.unsure?;
+        let hidden = hides_rules(self.by.rules);
+        if self.by.posture == Posture::Full && hidden.is_none() {
+            return None;
+        }
+        let rule = hidden.map(|placed| format!(", so the rule at {} could be about it", placed.origin));
+        Some(format!("it cannot be said what the line would run{}: {why}", rule.unwrap_or_default()))
+    }
+
+    /// The parts that no rule decided and that the posture asks about.
+    pub(crate) fn open_questions(&self) -> impl Iterator<Item = &Part<'p>> {
+        self.open.iter().filter(|part| self.asks(part))
+    }
+
+    fn asks(&self, part: &Part<'_>) -> bool {
+        let cautious = !matches!(self.by.posture, Posture::Auto | Posture::Full);
+        match part {
+            Part::Command(_) | Part::Line => self.command_asks(),
+            Part::Host(host) => self.by.posture != Posture::Full && !is_granted(host, self.by.hosts),
+            Part::Mcp(_) | Part::Silent => cautious && self.action.side_effects,
+            Part::Opens(_) | Part::Reads(_) | Part::Writes(_) | Part::Pod(_) => false,
+        }
+    }
+
+    /// Whether the posture asks about a command that no rule decided.
+    pub(crate) fn command_asks(&self) -> bool {
+        self.action.command.is_some()
+            && match (self.by.posture, self.by.tier) {
+                (Posture::Full, _) => false,
+                (Posture::Auto, tier) => !tier.holds(),
+                (Posture::Plan | Posture::Deny | Posture::Ask, _) => true,
+            }
+    }
+
+    /// Why the posture asks about a part that no rule decided.
+    fn why_asked(&self, part: &Part<'_>) -> String {
+        let posture = self.by.posture.as_str();
+        match part {
+            Part::Host(host) => format!("{host} is not a granted host"),
+            Part::Mcp(name) => {
+                format!("no rule allows {name}, and posture `{posture}` asks about such tools")
+            }
+            Part::Silent => {
+                format!(
+                    "it has effects and does not say where, and posture `{posture}` asks about such calls"
+                )
+            }
+            _ => match self.by.tier {
+                Tier::Off => format!("no rule allows {}, and no fence holds it (--unsandboxed)", named(part)),
+                tier if self.by.posture == Posture::Auto => {
+                    format!(
+                        "no rule allows {}, and the fence here is tier {tier}, which does not hold everything",
+                        named(part)
+                    )
+                }
+                _ => format!("no rule allows {}, and posture `{posture}` asks about commands", named(part)),
+            },
+        }
+    }
+
+    /// A question, or its refusal where the posture has none.
+    fn question(&self, why: &str, rule: Option<&Decided<'_>>) -> Verdict {
+        let layer = rule.map_or("posture", |rule| rule.placed.layer.as_str());
+        let rule = rule.map(|rule| rule.placed.rule.line());
+        match self.by.posture {
+            Posture::Plan | Posture::Deny => {
+                let reason = format!("{why}; this would need an answer, and the posture refuses questions");
+                Verdict { rule, ..deny("posture", &reason) }
+            }
+            Posture::Ask | Posture::Auto | Posture::Full => {
+                Verdict { rule, ..verdict(Judgement::Ask, layer, why) }
+            }
+        }
+    }
+
+    fn allow(&self) -> Verdict {
+        match self.allowed.first() {
+            Some(decided) if self.open.is_empty() && self.unvouched.is_none() => {
+                let reason = format!("allowed by the rule at {}", decided.placed.origin);
+                let rule = Some(decided.placed.rule.line());
+                Verdict { rule, ..allow(decided.placed.layer.as_str(), &reason) }
+            }
+            _ if self.by.posture == Posture::Full => allow("posture", "posture `full`"),
+            _ if self.action.command.is_some() => {
+                allow("fence", &format!("the fence (tier {}) holds it to the scope", self.by.tier))
+            }
+            _ => allow("scope", "inside the scope"),
+        }
     }
 }
 
-/// What somebody would have to be asked, if anything.
-fn question(by: &Judging<'_>, action: &Action) -> Option<String> {
-    if action.command.is_some() {
-        match (by.posture, by.tier) {
-            (_, Tier::Off) => return Some("no fence holds the command (--unsandboxed)".to_owned()),
-            (Posture::Auto, tier) if !tier.holds() => {
-                return Some(format!("the fence here is tier {tier}, which does not hold everything"));
-            }
-            (Posture::Auto | Posture::Full, _) => {}
-            (posture, _) => {
-                return Some(format!("posture `{}` asks about commands", posture.as_str()));
-            }
-        }
+fn denied(part: &Part<'_>, decided: &Decided<'_>) -> Verdict {
+    let origin = &decided.placed.origin;
+    let reason = format!(
+        "{} is denied by the rule at {origin}; no answer can change that, only the rule: go on without it",
+        named(part)
+    );
+    let rule = Some(decided.placed.rule.line());
+    Verdict { rule, ..deny(decided.placed.layer.as_str(), &reason) }
+}
+
+fn asked(part: &Part<'_>, decided: &Decided<'_>) -> String {
+    let (what, origin) = (named(part), &decided.placed.origin);
+    if decided.maybe {
+        let word = &decided.placed.rule.action;
+        return format!(
+            "{what} may be what the rule at {origin} is about (`{word}`): some of its words are known only when it runs"
+        );
     }
-    let host = action.hosts.iter().find(|host| !is_granted(host, by.hosts))?;
-    Some(format!("{host} is not a granted host"))
+    format!("the rule at {origin} asks about {what}")
+}
+
+/// A part in the words of a reason.
+fn named(part: &Part<'_>) -> String {
+    match part {
+        Part::Command(command) => format!("`{}`", shortened(&command.shown())),
+        Part::Line => "the line".to_owned(),
+        Part::Opens(redirect) => format!("opening {}", shortened(&redirect.target.to_string())),
+        Part::Reads(path) => format!("reading {path}"),
+        Part::Writes(path) => format!("writing {path}"),
+        Part::Host(host) => format!("reaching {host}"),
+        Part::Mcp(name) => (*name).to_owned(),
+        Part::Pod(name) => format!("pod {name}"),
+        Part::Silent => "this call".to_owned(),
+    }
+}
+
+fn shortened(text: &str) -> String {
+    if text.chars().count() <= SHOWN_CHARS {
+        return text.to_owned();
+    }
+    text.chars().take(SHOWN_CHARS).chain(['…']).collect()
 }
 
 /// Whether a host is among the granted ones: by its whole name, or below a `*.` name. Never by a mere ending.

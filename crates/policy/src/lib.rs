@@ -1,8 +1,8 @@
 //! Policy: may this be done, and inside which fence.
 //!
 //! Here: scope arithmetic (`scope`), protected names and masked secrets (`protected`), postures, tiers, the verdict on an
-//! action (`judge`), which calls may run beside each other (`schedule`). rules
-//! and their layers (`rules`), shell lines (`shell`). Pure: paths are compared as they are written; resolving them is a hand's work (`files`, `exec`).
+//! action (`judge`), rules and their layers (`rules`), shell lines (`shell`), which calls may run beside each other
+//! (`schedule`). Pure: paths are compared as they are written; resolving them is a hand's work (`files`, `exec`).
 
 mod judge;
 mod posture;
@@ -13,10 +13,10 @@ mod scope;
 pub mod shell;
 mod tier;
 
-pub use judge::{Judging, default_posture, is_granted, judge};
+pub use judge::{Judging, default_posture, is_granted, judge, strictest_verdict};
 pub use posture::Posture;
 pub use protected::{NAMES, protected, protected_unless, secrets};
-pub use rules::{Layer, Placed, Rule, RuleSet};
+pub use rules::{Layer, Placed, Rule, RuleSet, granted, propose, strictest};
 pub use schedule::{AT_ONCE, Slot, SlotState, conflicts, startable};
 pub use scope::{
     Level, Overlap, add_back, bad_rule, contains, deny_inside_write, first_excess, is_canonical, level,

@@ -1,0 +1,219 @@
+//! Single words of a command: where a path leads, which globs are plain, which programs of `sed` and `awk` only print.
+
+use crate::shell::Word;
+
+use super::command::is_flag;
+
+/// A path as it would be reached from a directory, worked out by its spelling alone: without empty, `.` and `..` parts.
+pub(crate) fn absolute(cwd: &str, path: &str) -> String {
+    let mut parts: Vec<&str> = Vec::new();
+    let from = if path.starts_with('/') { "" } else { cwd };
+    for part in from.split('/').chain(path.split('/')) {
+        match part {
+            "" | "." => {}
+            ".." => drop(parts.pop()),
+            part => parts.push(part),
+        }
+    }
+    format!("/{}", parts.join("/"))
+}
+
+/// Whether an unknown word is a glob of names below the working directory and nothing more.
+pub(super) fn is_plain_glob(raw: &str) -> bool {
+    let plain = |letter: char| letter.is_alphanumeric() || "._-/*?[]{},+@%".contains(letter);
+    raw.contains(['*', '?', '[', '{'])
+        && raw.chars().all(plain)
+        && !raw.starts_with(['/', '-'])
+        && !raw.split(['/', '{', '}', ',']).any(|part| part == "..")
+        // `.*` gives `..` in older shells.
+        && !raw.split('/').any(|part| part.starts_with(".*") || part.starts_with(".?"))
+}
+
+/// Where a word of a command could lead, if it says: a path with a root or with `..`, alone or behind a flag.
+pub(super) fn paths_in(word: &str) -> impl Iterator<Item = &str> {
+    let glued = word.strip_prefix('-').and_then(|rest| {
+        let mut letters = rest.chars();
+        letters.next().map(|_| letters.as_str())
+    });
+    let valued = word.split_once('=').map(|(_, value)| value);
+    let sent = word.strip_prefix('@');
+    let url = word.strip_prefix("file://");
+    let listed = word.split([':', ',', '=']).skip(1);
+    [Some(word), glued, valued, sent, url].into_iter().flatten().chain(listed).filter(|path| leads_away(path))
+}
+
+/// Whether a path could leave the directory that it is relative to.
+fn leads_away(path: &str) -> bool {
+    path.starts_with(['/', '~']) || path.split('/').any(|part| part == "..")
+}
+
+/// Where the program of `sed` or `awk` stands among the words, if it is one that only prints.
+pub(super) fn plain_program(name: &str, rest: &[Word]) -> Option<usize> {
+    if name == "sed" { sed(rest) } else { awk(rest) }
+}
+
+fn sed(rest: &[Word]) -> Option<usize> {
+    let mut first = None;
+    let mut words = rest.iter().enumerate();
+    while let Some((at, word)) = words.next() {
+        let word = word.known();
+        let Some(flag) = word.filter(|word| is_flag(word)) else {
+            if first.is_none() {
+                is_plain_sed(word?).then_some(())?;
+                first = Some(at);
+            }
+            continue;
+        };
+        let letters = flag.strip_prefix('-')?;
+        match letters {
+            "-quiet" | "-silent" | "-regexp-extended" | "-null-data" | "-unbuffered" | "-posix"
+            | "-sandbox" => {}
+            "e" => {
+                let (at, script) = words.next()?;
+                is_plain_sed(script.known()?).then_some(())?;
+                first = Some(at);
+            }
+            _ if letters.chars().all(|letter| "nErsuz".contains(letter)) => {}
+            _ => return None,
+        }
+    }
+    first
+}
+
+fn awk(rest: &[Word]) -> Option<usize> {
+    let mut words = rest.iter().enumerate();
+    while let Some((at, word)) = words.next() {
+        let word = word.known()?;
+        match word {
+            "-F" | "-v" => drop(words.next()?.1.known()?),
+            _ if word.starts_with("-F") || word.starts_with("-v") => {}
+            _ if is_flag(word) => return None,
+            // Every way out of an awk program: other programs, files, code from elsewhere.
+            _ => {
+                let ways = ["system", "getline", "|", ">", "@", "printf(", "close", "extension"];
+                return (!ways.iter().any(|way| word.contains(way))).then_some(at);
+            }
+        }
+    }
+    None
+}
+
+/// Whether a script of `sed` has only addresses, `p`, `d`, `q`, `=` and substitutions that neither write nor run.
+fn is_plain_sed(script: &str) -> bool {
+    let mut rest = script.chars().peekable();
+    loop {
+        while rest.next_if(|letter| letter.is_whitespace() || *letter == ';').is_some() {}
+        if rest.peek().is_none() {
+            return true;
+        }
+        if plain_sed_command(&mut rest).is_none() {
+            return false;
+        }
+    }
+}
+
+/// One command of a script, taken from its beginning.
+fn plain_sed_command(rest: &mut std::iter::Peekable<std::str::Chars<'_>>) -> Option<()> {
+    // An address: numbers, `$`, `,`, `~`, `+`, `!`, and patterns between slashes.
+    while let Some(letter) = rest.peek().copied() {
+        match letter {
+            '0'..='9' | '$' | ',' | '~' | '+' | '!' | ' ' => drop(rest.next()),
+            '/' => {
+                rest.next();
+                until(rest, '/')?;
+            }
+            _ => break,
+        }
+    }
+    match rest.next()? {
+        'p' | 'd' | 'q' | '=' => {}
+        's' => {
+            let delimiter = rest.next().filter(|letter| letter.is_ascii_punctuation() && *letter != '\\')?;
+            until(rest, delimiter)?;
+            until(rest, delimiter)?;
+            while rest.next_if(|flag| matches!(flag, 'g' | 'p' | 'i' | 'I' | '0'..='9')).is_some() {}
+        }
+        _ => return None,
+    }
+    // Nothing but an end may follow.
+    while rest.next_if_eq(&' ').is_some() {}
+    matches!(rest.peek(), None | Some(';' | '\n')).then_some(())
+}
+
+/// Goes behind the next delimiter that is not escaped. A newline or an opened set ends what is plain.
+fn until(rest: &mut std::iter::Peekable<std::str::Chars<'_>>, delimiter: char) -> Option<()> {
+    loop {
+        match rest.next()? {
+            letter if letter == delimiter => return Some(()),
+            '\\' => drop(rest.next()?),
+            // Inside of a set the delimiter ends nothing, and who reads it differently is somebody else's guess.
+            '[' | '\n' => return None,
+            _ => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_scripts_that_print_are_plain() {
+        for plain in
+            ["1,20p", "$p", "5q", "/foo/d", "s/a/b/", "s/a/b/g;s|c|d|", "1!p", "s,a,b,gI", "/a/,/b/p", "$="]
+        {
+            assert!(is_plain_sed(plain), "{plain}");
+        }
+        for other in [
+            "e",
+            "1e id",
+            "w out",
+            "s/a/b/e",
+            "s/a/b/w out",
+            "s/a/b/gw out",
+            "r /etc/passwd",
+            "1r x",
+            "R x",
+            "W x",
+            "s/a/b/\ne",
+            "{e\n}",
+            "s\\a\\b\\",
+            "s/[/]e/",
+            "y/a/b/",
+            "a text",
+            "s/a/b/;e",
+            "p e",
+            "s/a/b/g e",
+        ] {
+            assert!(!is_plain_sed(other), "{other}");
+        }
+    }
+
+    #[test]
+    fn paths_are_found_behind_flags() {
+        let found = |word: &'static str| paths_in(word).map(str::to_owned).collect::<Vec<String>>();
+        for away in [
+            "/etc/x",
+            "../x",
+            "a/../../x",
+            "-I/usr",
+            "--out=/x",
+            "--out=../x",
+            "@/etc/passwd",
+            "if=/dev/sda",
+            "x:/y",
+        ] {
+            assert!(!found(away).is_empty(), "{away}");
+        }
+        for here in ["a", "a/b", "--all", "-p", "a..b", "HEAD~1..HEAD", "x=y", "..a"] {
+            assert!(found(here).is_empty(), "{here}");
+        }
+    }
+
+    #[test]
+    fn a_spelling_is_worked_out() {
+        assert_eq!(absolute("/w", "a/./b/../c"), "/w/a/c");
+        assert_eq!(absolute("/w", "../../x"), "/x");
+        assert_eq!(absolute("/w", "/a//b/"), "/a/b");
+    }
+}
