@@ -21,6 +21,9 @@ pub const REDACTED_MIN: usize = 8;
 /// So much of a secret's name is shown in its place.
 const NAME_CHARS: usize = 64;
 
+/// How what stands in the place of a value begins.
+const MASK: &str = "[secret ";
+
 /// Knows values that nobody is to see. Cheap to clone.
 #[derive(Clone, Default)]
 pub struct Redactor {
@@ -61,7 +64,7 @@ impl Redactor {
                 too_short.push(name);
                 continue;
             }
-            let mask: Arc<str> = format!("[secret {}]", tame(&name)).into();
+            let mask: Arc<str> = format!("{MASK}{}]", tame(&name)).into();
             for text in written(secret.expose()) {
                 if !forms.iter().any(|form| form.bytes() == text.as_bytes()) {
                     forms.push(Form { text: text.into(), mask: Arc::clone(&mask) });
@@ -95,6 +98,35 @@ impl Redactor {
         let Some(known) = &self.known else { return Cow::Borrowed(bytes) };
         let mut out = Vec::new();
         if known.sweep(bytes, 0, true, &mut out).hit { Cow::Owned(out) } else { Cow::Borrowed(bytes) }
+    }
+
+    /// The names of the values in these bytes, each once, in the order of their first place.
+    pub fn names_in(&self, bytes: &[u8]) -> Vec<String> {
+        let Some(known) = &self.known else { return Vec::new() };
+        let mut masks: Vec<&str> = Vec::new();
+        for place in known.places(bytes, &View::of(bytes, true)) {
+            let mask = &*known.forms[place.form].mask;
+            if !masks.contains(&mask) {
+                masks.push(mask);
+            }
+        }
+        masks.into_iter().map(|mask| name_in(mask).to_owned()).collect()
+    }
+
+    /// The names that stand in the place of values in this text: whoever wrote it had read a text without them.
+    pub fn masks_in(&self, text: &str) -> Vec<String> {
+        let Some(known) = &self.known else { return Vec::new() };
+        if !text.contains(MASK) {
+            return Vec::new();
+        }
+        let mut names: Vec<String> = Vec::new();
+        for form in &known.forms {
+            let name = name_in(&form.mask);
+            if text.contains(&*form.mask) && !names.iter().any(|have| have == name) {
+                names.push(name.to_owned());
+            }
+        }
+        names
     }
 
     /// For bytes that come in pieces.
@@ -276,6 +308,11 @@ impl TextStream {
     pub fn hit(&self) -> bool {
         self.0.hit()
     }
+}
+
+/// The name in what stands in the place of a value.
+fn name_in(mask: &str) -> &str {
+    mask.strip_prefix(MASK).and_then(|rest| rest.strip_suffix(']')).unwrap_or(mask)
 }
 
 /// Text stays text: values are text, so they begin and end between characters, and so does what is left.

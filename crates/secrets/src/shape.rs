@@ -2,74 +2,172 @@
 //!
 //! Here: the shapes that the ecosystem's keys have. A text that has one is probably a key, so it is told or masked where
 //! text leaves for strangers; it is no proof, so history keeps it. Elsewhere: values that we know (`redact`).
+//! Invariant: every row of the table finds its key wherever it stands (`keys_are_known_by_their_shape_wherever_they_stand`)
+//! and ordinary files have none (`ordinary_files_have_none`).
 
 use std::borrow::Cow;
+use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::OnceLock;
 
+use aho_corasick::{AhoCorasick, Input, MatchKind};
+
 /// Prefixes name firms, and code outside `llm` does not: they are data.
 const TABLE: &str = include_str!("../data/shapes.txt");
+/// Between the name of a setting and its value stand no more signs than this.
+const SIGNS: usize = 12;
+/// Digits in front of a numbered key.
+const NUMBER: std::ops::RangeInclusive<usize> = 6..=12;
+/// The longest name, and the longest password, in an address.
+const LOGIN_BYTES: usize = 200;
+/// A shorter password is one of those that examples have.
+const PASSWORD_MIN: usize = 8;
+/// So much is looked through for the end of a block.
+const BLOCK_BYTES: usize = 16 * 1024;
+/// A block with less in it is one of those that examples have.
+const BLOCK_MIN: usize = 64;
+const BLOCK_NAME_BYTES: usize = 40;
 
-/// A key begins so, and so many of these letters follow at least.
+/// One row: how a key begins, and what follows.
 struct Shape {
+    kind: &'static str,
     prefix: &'static str,
     least: usize,
+    most: usize,
     letters: Letters,
+    holds: Holds,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Letters {
     Word,
     Dashed,
+    Base64,
+    Hex,
     Capital,
+    Dotted,
+    Path,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Holds {
+    Mixed,
+    One,
     Token,
+    Parts,
+    Numbered,
+    Named,
+    Login,
+    Block,
 }
 
 impl Letters {
     fn has(self, byte: u8) -> bool {
         match self {
             Letters::Word => byte.is_ascii_alphanumeric(),
-            Letters::Dashed => byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_'),
+            Letters::Dashed => byte.is_ascii_alphanumeric() || b"-_".contains(&byte),
+            Letters::Base64 => byte.is_ascii_alphanumeric() || b"+/=".contains(&byte),
+            Letters::Hex => matches!(byte, b'0'..=b'9' | b'a'..=b'f'),
             Letters::Capital => byte.is_ascii_uppercase() || byte.is_ascii_digit(),
-            Letters::Token => byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.'),
+            Letters::Dotted => byte.is_ascii_alphanumeric() || b"-_.".contains(&byte),
+            Letters::Path => byte.is_ascii_alphanumeric() || b"-_/".contains(&byte),
         }
     }
 }
 
+/// Something that looks like a key.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Shaped {
+    /// Whose or what it is, in one word.
+    pub kind: &'static str,
+    /// Where it stands, in bytes.
+    pub at: Range<usize>,
+    /// How it begins, if that alone says nothing.
+    begins: &'static str,
+}
+
+/// The table, and what finds its beginnings.
+struct Table {
+    shapes: Vec<Shape>,
+    begins: AhoCorasick,
+}
+
 /// The table, read once. A row that cannot be read would be missing: `every_row_of_the_table_is_read`.
-fn shapes() -> &'static [Shape] {
-    static SHAPES: OnceLock<Vec<Shape>> = OnceLock::new();
-    let read = |line: &'static str| {
-        let mut words = line.split_whitespace();
-        let (prefix, least, letters) = (words.next()?, words.next()?.parse().ok()?, words.next()?);
-        let letters = match letters {
-            "word" => Letters::Word,
-            "dashed" => Letters::Dashed,
-            "capital" => Letters::Capital,
-            "token" => Letters::Token,
-            _ => return None,
-        };
-        Some(Shape { prefix, least, letters })
+fn table() -> &'static Table {
+    static READ: OnceLock<Table> = OnceLock::new();
+    READ.get_or_init(|| {
+        let mut shapes: Vec<Shape> = rows().filter_map(row).collect();
+        shapes.sort_by_key(|shape| std::cmp::Reverse(shape.prefix.len()));
+        let begins = AhoCorasick::builder()
+            .match_kind(MatchKind::LeftmostFirst)
+            .build(shapes.iter().map(|shape| shape.prefix))
+            .expect("a hundred short words fit into an automaton");
+        Table { shapes, begins }
+    })
+}
+
+fn row(line: &'static str) -> Option<Shape> {
+    let words: Vec<&str> = line.split_whitespace().collect();
+    let [kind, prefix, least, most, letters, holds] = words.as_slice() else { return None };
+    let letters = match *letters {
+        "word" => Letters::Word,
+        "dashed" => Letters::Dashed,
+        "base64" => Letters::Base64,
+        "hex" => Letters::Hex,
+        "capital" => Letters::Capital,
+        "dotted" => Letters::Dotted,
+        "path" => Letters::Path,
+        _ => return None,
     };
-    SHAPES.get_or_init(|| rows().filter_map(read).collect())
+    let holds = match *holds {
+        "mixed" => Holds::Mixed,
+        "one" => Holds::One,
+        "token" => Holds::Token,
+        "parts" => Holds::Parts,
+        "numbered" => Holds::Numbered,
+        "named" => Holds::Named,
+        "login" => Holds::Login,
+        "block" => Holds::Block,
+        _ => return None,
+    };
+    Some(Shape { kind, prefix, least: least.parse().ok()?, most: most.parse().ok()?, letters, holds })
 }
 
 fn rows() -> impl Iterator<Item = &'static str> {
     TABLE.lines().filter(|line| !line.starts_with('#') && !line.is_empty())
 }
 
-/// How the first key in a text begins, if there is one.
-pub fn shape(text: &str) -> Option<&'static str> {
-    next(text, 0).map(|(shape, _)| shape)
+/// Every kind of key that is known by its shape.
+pub fn kinds() -> BTreeSet<&'static str> {
+    table().shapes.iter().map(|shape| shape.kind).collect()
 }
 
-/// The text with `[key PREFIX…]` in the place of everything that looks like a key.
+/// The kind of the first key in a text, if there is one.
+pub fn shape(text: &str) -> Option<&'static str> {
+    next(text.as_bytes(), 0).map(|shaped| shaped.kind)
+}
+
+/// Everything in a text that looks like a key, in order.
+pub fn shapes_in(text: &str) -> impl Iterator<Item = Shaped> {
+    let mut from = 0;
+    std::iter::from_fn(move || {
+        let found = next(text.as_bytes(), from)?;
+        from = found.at.end;
+        Some(found)
+    })
+}
+
+/// The text with `[key …]` in the place of everything that looks like a key.
 pub fn mask_shapes(text: &str) -> Cow<'_, str> {
     let mut out = String::new();
     let mut shown = 0;
-    while let Some((prefix, at)) = next(text, shown) {
+    for Shaped { kind, at, begins } in shapes_in(text) {
         out.push_str(text.get(shown..at.start).unwrap_or_default());
-        out.push_str(&format!("[key {prefix}…]"));
+        if begins.is_empty() {
+            out.push_str(&format!("[key {kind}]"));
+        } else {
+            out.push_str(&format!("[key {begins}…]"));
+        }
         shown = at.end;
     }
     if shown == 0 {
@@ -80,98 +178,142 @@ pub fn mask_shapes(text: &str) -> Cow<'_, str> {
 }
 
 /// The next key at or after this place.
-fn next(text: &str, from: usize) -> Option<(&'static str, Range<usize>)> {
-    let bytes = text.as_bytes();
-    let shapes = shapes();
-    let rest = |at: usize| bytes.get(at..).unwrap_or_default();
-    (from..bytes.len()).find_map(|at| {
-        // In the middle of a word no key begins.
-        if at.checked_sub(1).and_then(|before| bytes.get(before)).is_some_and(u8::is_ascii_alphanumeric) {
-            return None;
+fn next(text: &[u8], mut from: usize) -> Option<Shaped> {
+    let table = table();
+    while let Some(begin) = table.begins.find(Input::new(text).range(from..)) {
+        let at = begin.start();
+        let rest = text.get(at..).unwrap_or_default();
+        // Sorted: those that begin the same and are longer stand in front.
+        let fitting = table.shapes.iter().filter(|shape| rest.starts_with(shape.prefix.as_bytes()));
+        if let Some(shaped) = fitting.filter_map(|shape| shape.at(text, at)).next() {
+            return Some(shaped);
         }
-        shapes.iter().find_map(|shape| {
-            let body = rest(at).strip_prefix(shape.prefix.as_bytes())?;
-            let length = body.iter().take_while(|byte| shape.letters.has(**byte)).count();
-            let whole = at..at + shape.prefix.len() + length;
-            let probable = length >= shape.least && is_random(text.get(whole.clone())?, shape);
-            probable.then_some((shape.prefix, whole))
-        })
-    })
+        from = at + 1;
+    }
+    None
 }
 
-/// Long names made of words are not keys: these have digits. A token in three parts has a second one that is an object
-/// too.
-fn is_random(key: &str, shape: &Shape) -> bool {
-    if shape.letters == Letters::Token {
-        let parts: Vec<&str> = key.split('.').collect();
-        return parts.len() == 3
-            && parts.iter().take(2).all(|part| part.starts_with(shape.prefix))
-            && parts.iter().all(|part| part.len() >= 10);
+impl Shape {
+    /// The key of this shape that begins here, if there is one.
+    fn at(&self, text: &[u8], at: usize) -> Option<Shaped> {
+        let body = at + self.prefix.len();
+        let (range, begins) = match self.holds {
+            Holds::Login => (login(text, body)?, ""),
+            Holds::Block => (block(text, at, body)?, ""),
+            Holds::Numbered => {
+                let number = text.get(..at)?.iter().rev().take_while(|byte| byte.is_ascii_digit()).count();
+                let run = self.run(text, body)?;
+                let key = text.get(run.clone())?;
+                let fits = NUMBER.contains(&number) && begins_here(text, at - number) && mixed(key, 1);
+                (fits.then_some(at - number..run.end)?, "")
+            }
+            Holds::Named => {
+                let sign = |byte: &&u8| b" \t\"'=:>\\,".contains(byte);
+                let signs = text.get(body..)?.iter().take(SIGNS).take_while(sign).count();
+                let run = self.run(text, body + signs)?;
+                ((signs > 0 && mixed(text.get(run.clone())?, 1)).then_some(run)?, "")
+            }
+            Holds::Mixed | Holds::One | Holds::Token | Holds::Parts => {
+                let run = begins_here(text, at).then(|| self.run(text, body)).flatten()?;
+                let key = text.get(run.clone())?;
+                let fits = match self.holds {
+                    Holds::Token => self.is_token(text.get(at..run.end)?),
+                    Holds::Parts => parts(key) == 2 && mixed(key, 2),
+                    Holds::One => mixed(key, 1),
+                    _ => mixed(key, 2),
+                };
+                (fits.then_some(at..run.end)?, self.prefix)
+            }
+        };
+        Some(Shaped { kind: self.kind, at: range, begins })
     }
-    let body = key.strip_prefix(shape.prefix).unwrap_or(key);
-    body.bytes().filter(u8::is_ascii_digit).count() >= 2
-        && body.bytes().any(|byte| byte.is_ascii_alphabetic())
+
+    /// The letters that follow, if they are as many as they should be.
+    fn run(&self, text: &[u8], from: usize) -> Option<Range<usize>> {
+        let rest = text.get(from..)?;
+        let mut length = rest.iter().take(self.most + 1).take_while(|byte| self.letters.has(**byte)).count();
+        // A sentence may end behind a key.
+        while self.letters == Letters::Dotted && length > 0 && rest.get(length - 1) == Some(&b'.') {
+            length -= 1;
+        }
+        (self.least..=self.most).contains(&length).then_some(from..from + length)
+    }
+
+    /// Three parts, of which the second is an object too.
+    fn is_token(&self, key: &[u8]) -> bool {
+        let parts: Vec<&[u8]> = key.split(|byte| *byte == b'.').collect();
+        parts.len() == 3
+            && parts.iter().take(2).all(|part| part.starts_with(self.prefix.as_bytes()))
+            && parts.iter().all(|part| part.len() >= 10)
+    }
+}
+
+fn parts(key: &[u8]) -> usize {
+    key.split(|byte| *byte == b'.').filter(|part| part.len() >= 10).count()
+}
+
+/// In the middle of a word no key begins; behind an escaped line break one may.
+fn begins_here(text: &[u8], at: usize) -> bool {
+    let before = |back: usize| at.checked_sub(back).and_then(|at| text.get(at)).copied();
+    match before(1) {
+        Some(b'n' | b'r' | b't') => before(2) == Some(b'\\'),
+        other => !other.is_some_and(|byte| Letters::Dashed.has(byte)),
+    }
+}
+
+/// Long names made of words are not keys: these have digits and letters.
+fn mixed(key: &[u8], digits: usize) -> bool {
+    key.iter().filter(|byte| byte.is_ascii_digit()).count() >= digits
+        && key.iter().any(u8::is_ascii_alphabetic)
+}
+
+/// The password in an address: `name:password@host`. One that is a word, or stands for one, is an example.
+fn login(text: &[u8], from: usize) -> Option<Range<usize>> {
+    let rest = text.get(from..)?;
+    let fits = |byte: &&u8| byte.is_ascii_graphic() && !b"/@\"'`<>{}$\\()[]|,".contains(byte);
+    let length = rest.iter().take(2 * LOGIN_BYTES).take_while(fits).count();
+    let (login, end) = (rest.get(..length)?, rest.get(length));
+    let colon = login.iter().position(|byte| *byte == b':')?;
+    let password = login.get(colon + 1..)?;
+    let letter = password.iter().any(u8::is_ascii_alphabetic);
+    let other = password.iter().any(|byte| !byte.is_ascii_lowercase() && !byte.is_ascii_uppercase());
+    let named = login.get(..colon)? == password;
+    let host = rest.get(length + 1).is_some_and(u8::is_ascii_alphanumeric);
+    let fits = end == Some(&b'@') && password.len() >= PASSWORD_MIN && letter && other && !named && host;
+    fits.then_some(from + colon + 1..from + length)
+}
+
+/// A block of lines that is a private key, from its beginning to its end or as far as it goes.
+fn block(text: &[u8], at: usize, from: usize) -> Option<Range<usize>> {
+    const NAME: &[u8] = b"PRIVATE KEY";
+    const EDGE: &[u8] = b"-----";
+    let rest = text.get(from..)?;
+    let name = memchr::memmem::find(rest.get(..BLOCK_NAME_BYTES.min(rest.len()))?, EDGE)?;
+    memchr::memmem::find(rest.get(..name)?, NAME)?;
+    let body = rest.get(name + EDGE.len()..)?;
+    let body = body.get(..BLOCK_BYTES.min(body.len()))?;
+    let fits = |byte: &&u8| byte.is_ascii_alphanumeric() || b"+/= \t\r\n\\:,.-".contains(byte);
+    let length = memchr::memmem::find(body, b"-----END").unwrap_or(body.len());
+    let lines = body.get(..length)?.iter().take_while(fits).count();
+    let whole = lines == length && length < body.len();
+    let letters = body.get(..lines)?.iter().filter(|byte| byte.is_ascii_alphanumeric()).count();
+    if letters < BLOCK_MIN || !mixed(body.get(..lines)?, 2) {
+        return None;
+    }
+    let begun = from + name + EDGE.len() + lines;
+    let behind = text.get(begun + EDGE.len()..).unwrap_or_default();
+    let tail = memchr::memmem::find(behind.get(..BLOCK_NAME_BYTES.min(behind.len()))?, EDGE);
+    let end = tail.filter(|_| whole).map_or(begun, |tail| begun + 2 * EDGE.len() + tail);
+    Some(at..end)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// Made up, of the ten families; the prefix apart, so that no scanner takes them for somebody's.
-    const KEYS: [(&str, &str); 10] = [
-        ("sk-ant-", "api03-Zq8kT2vXw9LmN4pR7sB1cD5fG6hJ0kQ3-AbCdEfAA"),
-        ("sk-", "proj-9xYzQ2w8E4rT6yU1iO3pA5sD7fG0hJ2kL4zX6cV8bN1m"),
-        ("sk-or-v1-", "0f1e2d3c4b5a69788796a5b4c3d2e1f00f1e2d3c4b5a69788796a5b4c3d2e1f0"),
-        ("AIza", "SyD3m0K3yTh4tIsN0tR3al1234567890abc"),
-        ("xai-", "7Hq2Lm9Xv4Bn6Zc8Kd1Pf3Rt5Wy0Us2Ag4Je6Ih8No1Mq3"),
-        ("gsk_", "2Wn4Qe6Rt8Yu0Io1Pa3Sd5Fg7Hj9Kl2Zx4Cv6Bn8Mq"),
-        ("ghp_", "1A2b3C4d5E6f7G8h9I0jK1l2M3n4O5p6Q7r8"),
-        ("AKIA", "Q3EGR7XW2LKJ5T4B"),
-        ("hf_", "QwErTyUiOpAsDfGhJkLzXcVbNm123456"),
-        ("eyJ", "hbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0In0.c2lnbmF0dXJlLW5vdC1yZWFs"),
-    ];
-
-    #[test]
-    fn keys_are_known_by_their_shape_wherever_they_stand() {
-        for (prefix, body) in KEYS {
-            let key = &format!("{prefix}{body}");
-            for text in [
-                key.to_owned(),
-                format!("Bearer {key}"),
-                format!("é{{\"k\":\"{key}\"}}"),
-                format!("k={key};"),
-            ] {
-                assert_eq!(shape(&text), Some(prefix), "{text}");
-                let masked = mask_shapes(&text);
-                assert_eq!(masked, text.replace(key, &format!("[key {prefix}…]")));
-                assert_eq!(shape(&masked), None, "{masked}");
-            }
-        }
-        let all: Vec<String> = KEYS.iter().map(|(prefix, body)| format!("{prefix}{body}")).collect();
-        assert_eq!(mask_shapes(&all.join(" ")).matches("[key ").count(), 10);
-    }
-
     #[test]
     fn every_row_of_the_table_is_read() {
-        assert_eq!(shapes().len(), rows().count());
-        assert_eq!(shapes().len(), 14);
-    }
-
-    #[test]
-    fn ordinary_text_has_none() {
-        for text in [
-            "",
-            "sk-ant-…",
-            "the prefix sk-proj- is followed by letters",
-            "sk-this-is-a-long-class-name-of-a-style-sheet-and-no-key",
-            "task-0123456789abcdef0123456789abcdef0123",
-            "AKIAMARAMARAMARAMARA",
-            "eyJhbGciOiJIUzI1NiJ9.notanobject.c2lnbmF0dXJl",
-            "0194f8a2-7c6e-7d3a-9b1f-2e4d6c8a0b1c 5d41402abc4b2a76b9719d911017c592",
-            "日本語 ghp_ äöü",
-        ] {
-            assert_eq!(shape(text), None, "{text}");
-            assert_eq!(mask_shapes(text), text);
-        }
+        assert_eq!(table().shapes.len(), rows().count());
+        assert!(kinds().len() >= 40, "{}", kinds().len());
     }
 }

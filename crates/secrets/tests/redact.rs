@@ -213,3 +213,18 @@ fn a_name_cannot_break_the_text_in_which_it_stands() {
     assert_eq!(redactor.text(r#"{"error":"planted-value"}"#), r#"{"error":"[secret /home/me/_key__]"}"#);
     assert!(!format!("{redactor:?}").contains("planted"), "{redactor:?}");
 }
+
+#[test]
+fn values_and_what_stands_for_them_are_told_by_name() {
+    let one = ("env A_KEY".to_owned(), Secret::new("planted-one-123".to_owned()).unwrap());
+    let two = ("store/two".to_owned(), Secret::new("planted-\"two\"-456".to_owned()).unwrap());
+    let redactor = Redactor::new([one, two]);
+    let text = r#"{"a":"planted-\"two\"-456","b":"\u0070lanted-one-123 planted-one-123"}"#;
+    assert_eq!(redactor.names_in(text.as_bytes()), ["store/two", "env_A_KEY"]);
+    assert_eq!(redactor.names_in(b"planted-one-12"), Vec::<String>::new());
+    let masked = redactor.text(text);
+    assert_eq!(redactor.names_in(masked.as_bytes()), Vec::<String>::new());
+    assert_eq!(redactor.masks_in(&masked), ["env_A_KEY", "store/two"]);
+    assert_eq!(redactor.masks_in("[secret other] [secret env_A_KEY"), Vec::<String>::new());
+    assert_eq!(Redactor::default().masks_in(&masked), Vec::<String>::new());
+}
