@@ -1,14 +1,39 @@
 //! Shell lines: which commands a line would really run, read with a real grammar.
 //!
-//! Here: the words of it. What a line hides (chains, substitutions, wrappers, `eval`, `sh -c`, here-documents …) is
-//! brought to light; what cannot be known makes the line unsure, and an unsure line is never allowed by a rule.
+//! Here: the words of it and `read`. Elsewhere in this directory: the grammar (`parse`, `word`, `expand`, `brace`), what
+//! a command does with its words (`runs`, `builtin`, `wrapper`, `code`, `git`), environments that change what a name
+//! means (`environment`), the second reading by tree-sitter (`tree`). What a line hides is brought to light; what cannot
+//! be known makes the line unsure, and an unsure line is never allowed by a rule. Invariants, kept by `shell_bash`
+//! against a real bash: a sure line runs nothing that is not listed, and its known words are what bash hands over.
+
+mod arithmetic;
+mod brace;
+mod builtin;
+mod code;
+mod compound;
+mod environment;
+mod expand;
+mod found;
+mod git;
+mod look;
+mod parse;
+mod runs;
+mod tree;
+mod word;
+mod wrapper;
+
+use std::fmt;
+
+pub use environment::{harmless_name, poisons};
 
 /// The longest line that is read; a longer one is unsure.
 pub const LINE_BYTES: usize = 64 * 1024;
 /// How many commands a line may run; with more it is unsure.
 pub const COMMANDS: usize = 256;
-/// How deep one shell may stand in another (`sh -c`, `eval`, substitutions); deeper it is unsure.
+/// How deep one shell may stand in another (`sh -c`, `eval`, wrappers); deeper it is unsure.
 pub const DEPTH: usize = 8;
+/// How deep substitutions, groups and parentheses may stand in each other; deeper it is unsure.
+pub const NESTING: usize = 32;
 
 /// What a shell line would do.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -27,10 +52,13 @@ pub struct Line {
 pub struct Command {
     /// The command and its arguments, as the shell would hand them over, without leading assignments.
     pub words: Vec<Word>,
-    /// `NAME=value` before it: names only matter to those who look for poisoned environments.
+    /// `NAME=value` before it, or handed over by `env`; also the words of `export NAME=value` and its like.
     pub assignments: Vec<(String, Word)>,
     /// What it stands inside of, outermost first: `sudo`, `sh -c`, `$( )` …
     pub inside: Vec<String>,
+    /// Why its words do not say what it does (inline code, a poisoned environment, a shadowed name …); then a rule for
+    /// its first words does not vouch for it.
+    pub opaque: Option<String>,
 }
 
 /// A word as far as it can be known before the line runs.
@@ -38,7 +66,7 @@ pub struct Command {
 pub enum Word {
     /// Exactly this.
     Known(String),
-    /// Depends on a variable, a substitution, a glob …; as it is written.
+    /// Depends on a variable, a substitution, a glob …; as it is written. May become no word, or several.
     Unknown(String),
 }
 
@@ -49,7 +77,84 @@ pub struct Redirect {
     pub writes: bool,
 }
 
+impl Word {
+    /// The word, if it is known.
+    pub fn known(&self) -> Option<&str> {
+        match self {
+            Word::Known(word) => Some(word),
+            Word::Unknown(_) => None,
+        }
+    }
+}
+
+impl Command {
+    /// The name of the program, without the directories before it, if it is known.
+    pub fn name(&self) -> Option<&str> {
+        self.words.first().and_then(Word::known).map(base_name)
+    }
+
+    /// For people: `sudo › FOO=1 rm -rf 'a b'`. Unknown words stand as they are written.
+    pub fn shown(&self) -> String {
+        self.to_string()
+    }
+}
+
+impl Line {
+    /// For people: each command that would run on a line of its own.
+    pub fn shown(&self) -> Vec<String> {
+        self.commands.iter().map(Command::shown).collect()
+    }
+}
+
+impl fmt::Display for Command {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for outer in &self.inside {
+            write!(f, "{} › ", look::visible(outer))?;
+        }
+        let declares = self.words.first().and_then(Word::known).is_some_and(builtin::declares);
+        let mut gap = "";
+        for (name, value) in self.assignments.iter().filter(|_| !declares) {
+            write!(f, "{gap}{}={value}", look::visible(name))?;
+            gap = " ";
+        }
+        for word in &self.words {
+            write!(f, "{gap}{word}")?;
+            gap = " ";
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for Word {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Word::Known(word) => f.write_str(&look::quoted(word)),
+            Word::Unknown(raw) => f.write_str(&look::visible(raw)),
+        }
+    }
+}
+
+/// What stands behind the last `/`.
+pub(crate) fn base_name(path: &str) -> &str {
+    path.rsplit('/').next().unwrap_or(path)
+}
+
 /// Reads a shell line.
-pub fn read(_line: &str) -> Line {
-    Line { unsure: Some("shell lines are not read yet".to_owned()), ..Line::default() }
+pub fn read(line: &str) -> Line {
+    let mut found = found::Found::default();
+    if let Some(reason) = look::unreadable(line) {
+        found.unsure(reason);
+    }
+    if line.len() > LINE_BYTES {
+        let reason = format!("the line has {} bytes; at most {LINE_BYTES} are read", line.len());
+        found.unsure(reason);
+        return found.finish();
+    }
+    parse::read_into(line, &mut found);
+    if found.line.unsure.is_none()
+        && let Err(reason) = tree::agrees(line, &found.starts)
+    {
+        found.unsure(reason);
+    }
+    found.finish()
 }

@@ -1,0 +1,241 @@
+//! Commands of the shell itself: those that run their words, change what names mean, or evaluate what they are given.
+
+use super::Word;
+use super::found::Found;
+use super::runs::{Inner, What, joined};
+use super::wrapper::{self, Spec};
+
+/// Whether a command takes assignments as its words.
+pub(super) fn declares(name: &str) -> bool {
+    matches!(name, "declare" | "typeset" | "export" | "readonly" | "local")
+}
+
+/// Options of `set` that change nothing about which commands run.
+const SET_LETTERS: &str = "eufvxCETbh";
+const SET_NAMES: &[&str] = &[
+    "errexit",
+    "nounset",
+    "noglob",
+    "verbose",
+    "xtrace",
+    "noclobber",
+    "errtrace",
+    "functrace",
+    "notify",
+    "pipefail",
+    "hashall",
+    "emacs",
+    "vi",
+];
+/// Options of `shopt` of which the same is true.
+const SHOPT_NAMES: &[&str] = &[
+    "nullglob",
+    "globstar",
+    "dotglob",
+    "failglob",
+    "nocaseglob",
+    "inherit_errexit",
+    "lastpipe",
+    "checkwinsize",
+    "huponexit",
+    "checkjobs",
+];
+
+const COMMAND: Spec = Spec { flags: "p", ..Spec::new("command") };
+const EXEC: Spec = Spec { flags: "cl", valued: "a", ..Spec::new("exec") };
+
+/// What a builtin does, if the name is one that matters here.
+pub(super) fn what(name: &str, words: &[Word], found: &mut Found) -> Option<What> {
+    let arguments = words.get(1..).unwrap_or_default();
+    let known: Vec<Option<&str>> = arguments.iter().map(Word::known).collect();
+    Some(match name {
+        "eval" => What::line(joined(without_dashes(arguments)), "eval"),
+        "." | "source" => What::unsure(format!("`{name}` runs a file in this very shell")),
+        "command" if known.first().copied().flatten().is_some_and(|word| word == "-v" || word == "-V") => {
+            What::default()
+        }
+        "command" => wrapper::skip(&COMMAND, words),
+        "builtin" => What::words(without_dashes(arguments), "builtin"),
+        "exec" => wrapper::skip(&EXEC, words),
+        "trap" => trap(arguments),
+        "set" => set(arguments),
+        "shopt" => shopt(arguments),
+        "alias" | "unalias" if !arguments.is_empty() => What::unsure("aliases change what names mean"),
+        "enable" => What::unsure("`enable` changes which builtins there are"),
+        "hash" if !arguments.is_empty() => What::unsure("`hash` can change which program a name means"),
+        "bind" | "complete" | "compgen" | "compopt" => {
+            What::unsure(format!("`{name}` can run commands that it is given"))
+        }
+        "fc" | "history" => What::unsure(format!("`{name}` can run or change what was typed before")),
+        "mapfile" | "readarray" => mapfile(arguments, found),
+        "read" => reads(arguments, "adinNptu", found),
+        "getopts" => {
+            names(arguments.get(1..2).unwrap_or_default(), found);
+            What::default()
+        }
+        "printf" if known.first() == Some(&Some("-v")) => {
+            names(arguments.get(1..2).unwrap_or_default(), found)
+        }
+        "printf" if known.first().is_none_or(Option::is_none) && !arguments.is_empty() => {
+            What::opaque("`printf` may be told to set a variable")
+        }
+        "unset" => names(arguments, found),
+        "wait" => names(arguments, found),
+        "let" => evaluates(arguments, found),
+        "declare" | "typeset" | "local" | "readonly" | "export" => declared(arguments),
+        "test" | "[" => tests(arguments),
+        "cd" | "pushd" | "popd" => {
+            found.moves();
+            What::default()
+        }
+        _ => return None,
+    })
+}
+
+fn without_dashes(arguments: &[Word]) -> &[Word] {
+    match arguments.split_first() {
+        Some((Word::Known(first), rest)) if first == "--" => rest,
+        _ => arguments,
+    }
+}
+
+/// `trap 'line' SIGNAL`.
+fn trap(arguments: &[Word]) -> What {
+    let arguments = without_dashes(arguments);
+    match arguments.split_first() {
+        None => What::default(),
+        Some((Word::Known(line), _)) if matches!(line.as_str(), "" | "-" | "-l" | "-p") => What::default(),
+        Some((_, [])) => What::default(),
+        Some((line, _)) => What::line(line.clone(), "trap"),
+    }
+}
+
+fn set(arguments: &[Word]) -> What {
+    let unknown = || What::unsure("`set` changes how the shell reads what follows");
+    let mut rest = arguments.iter();
+    while let Some(word) = rest.next() {
+        let Some(word) = word.known() else { return unknown() };
+        if word == "--" || word == "-" {
+            return What::default();
+        }
+        let Some(letters) = word.strip_prefix(['-', '+']) else { return What::default() };
+        match letters.strip_suffix('o') {
+            Some(before) if before.chars().all(|c| SET_LETTERS.contains(c)) => {
+                let name = rest.next().map(Word::known);
+                if !name.is_none_or(|name| name.is_some_and(|name| SET_NAMES.contains(&name))) {
+                    return unknown();
+                }
+            }
+            None if letters.chars().all(|c| SET_LETTERS.contains(c)) => {}
+            _ => return unknown(),
+        }
+    }
+    What::default()
+}
+
+fn shopt(arguments: &[Word]) -> What {
+    let harmless = |word: &Word| {
+        word.known()
+            .is_some_and(|word| matches!(word, "-s" | "-u" | "-q" | "-p") || SHOPT_NAMES.contains(&word))
+    };
+    if arguments.iter().all(harmless) {
+        What::default()
+    } else {
+        What::unsure("`shopt` changes how the shell reads what follows")
+    }
+}
+
+fn mapfile(arguments: &[Word], found: &mut Found) -> What {
+    let mut what = reads(arguments, "dnOsuCc", found);
+    let callback = arguments.iter().position(|word| match word {
+        Word::Known(word) => word.starts_with("-C") || (word.starts_with('-') && word.contains('C')),
+        Word::Unknown(_) => true,
+    });
+    if let Some(at) = callback {
+        if let Some(line) = arguments.get(at + 1) {
+            what.inner.push(Inner::Line { text: line.clone(), label: "mapfile -C".to_owned() });
+        }
+        what = what.and_unsure("`mapfile -C` runs a command for each line");
+    }
+    what
+}
+
+/// Names of variables that get what was read.
+fn reads(arguments: &[Word], valued: &str, found: &mut Found) -> What {
+    let mut given = Vec::new();
+    let mut rest = arguments.iter();
+    while let Some(word) = rest.next() {
+        match word.known() {
+            Some(option) if option.len() > 1 && option.starts_with('-') => {
+                let last = option.chars().next_back().unwrap_or('-');
+                let takes = option.chars().skip(1).find(|c| valued.contains(*c));
+                let value = if takes == Some(last) { rest.next() } else { None };
+                if takes == Some('a')
+                    && let Some(value) = value
+                {
+                    given.push(value.clone());
+                }
+            }
+            _ => given.push(word.clone()),
+        }
+    }
+    given.push(Word::Known("REPLY".to_owned()));
+    given.push(Word::Known("MAPFILE".to_owned()));
+    names(&given, found)
+}
+
+/// Words that name variables; a subscript in one is evaluated.
+fn names(words: &[Word], found: &mut Found) -> What {
+    for word in words {
+        match word.known() {
+            Some(name) if name.contains('[') => {
+                return What::unsure("a subscript is evaluated, which may run commands");
+            }
+            Some(name) if name.starts_with('-') => {}
+            Some(name) => found.assigned(name, &Word::Unknown(String::new()), false),
+            None => return What::unsure(format!("which variable is set is not known: {word}")),
+        }
+    }
+    What::default()
+}
+
+/// `let` evaluates each word.
+fn evaluates(arguments: &[Word], found: &mut Found) -> What {
+    let plain = |c: char| c.is_ascii_alphanumeric() || " _+-*/%<>=!&|^~?:,()".contains(c);
+    for word in arguments {
+        let Some(expression) = word.known().filter(|word| word.chars().all(plain)) else {
+            return What::unsure(format!("`let` evaluates what is not known: {word}"));
+        };
+        for name in expression.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_')) {
+            if name.starts_with(|c: char| !c.is_ascii_digit()) {
+                found.evaluated(name);
+            }
+        }
+    }
+    What::default()
+}
+
+/// `declare -n` and `-i` make later assignments mean something else.
+fn declared(arguments: &[Word]) -> What {
+    for word in arguments {
+        match word.known() {
+            Some(option) if option.starts_with(['-', '+']) && option.contains(['n', 'i', 'c', 'l', 'u']) => {
+                return What::unsure(format!("`{option}` changes what assignments do"));
+            }
+            Some(name) if name.split('=').next().is_some_and(|name| name.contains('[')) => {
+                return What::unsure("a subscript is evaluated, which may run commands");
+            }
+            None if !word.to_string().contains('=') => {
+                return What::unsure(format!("which variable is declared is not known: {word}"));
+            }
+            _ => {}
+        }
+    }
+    What::default()
+}
+
+/// `test -v name[subscript]` evaluates the subscript.
+fn tests(arguments: &[Word]) -> What {
+    let evaluates = arguments.iter().any(|word| word.known() == Some("-v"));
+    if evaluates { What::unsure("`-v` evaluates the subscript of a variable") } else { What::default() }
+}

@@ -1,0 +1,595 @@
+//! The grammar: lists, pipelines, simple commands, redirections, here-documents. Follows bash, not a standard.
+//!
+//! Here: what separates commands. Elsewhere: `compound` (if, for, case …), `word` and `expand` (what stands in words),
+//! `runs` (what a command does with its words).
+
+use super::found::Found;
+use super::word::{Mode, Token};
+use super::{Command, DEPTH, NESTING, Word, builtin, runs};
+
+/// Why reading stopped.
+#[derive(Debug)]
+pub(super) struct Stop(pub(super) String);
+
+pub(super) type Read<T> = Result<T, Stop>;
+
+pub(super) fn stop<T>(reason: impl Into<String>) -> Read<T> {
+    Err(Stop(reason.into()))
+}
+
+/// A here-document whose body has not come yet.
+#[derive(Debug)]
+pub(super) struct Heredoc {
+    delimiter: String,
+    quoted: bool,
+    tabs: bool,
+    /// The body is the script of a shell that stands inside of this.
+    script: Option<Vec<String>>,
+}
+
+/// Words that end a list where a command could begin.
+const CLOSERS: &[&str] = &["then", "do", "done", "fi", "elif", "else", "esac", "}"];
+
+/// One text being read. `end` is moved in for a part that is read by itself (backticks).
+pub(super) struct Parser<'t, 'f> {
+    pub(super) text: &'t str,
+    pub(super) pos: usize,
+    pub(super) end: usize,
+    pub(super) found: &'f mut Found,
+    pub(super) inside: Vec<String>,
+    pub(super) nesting: usize,
+    pub(super) heredocs: Vec<Heredoc>,
+    /// Whether places in the text are places in the line that was given.
+    pub(super) original: bool,
+    /// What the command before the pipe prints, if that is known.
+    pub(super) piped: Option<String>,
+}
+
+/// Reads a whole text into what was found.
+pub(super) fn read_into(text: &str, found: &mut Found) {
+    let inside = Vec::new();
+    read_text(text, found, inside, true);
+}
+
+/// Reads a text that another command would give to a shell.
+pub(super) fn read_nested(text: &str, found: &mut Found, inside: Vec<String>) {
+    if found.depth >= DEPTH {
+        found.unsure(format!("shells stand in each other more than {DEPTH} deep"));
+        return;
+    }
+    found.depth += 1;
+    read_text(text, found, inside, false);
+    found.depth -= 1;
+}
+
+fn read_text(text: &str, found: &mut Found, inside: Vec<String>, original: bool) {
+    let mut parser = Parser {
+        text,
+        pos: 0,
+        end: text.len(),
+        found,
+        inside,
+        nesting: 0,
+        heredocs: Vec::new(),
+        original,
+        piped: None,
+    };
+    let outcome = parser.whole();
+    if let Err(Stop(reason)) = outcome {
+        let place = parser.pos;
+        parser.found.unsure(reason);
+        let rest = text.get(place..).unwrap_or_default().to_owned();
+        parser.pieces(&rest);
+    }
+}
+
+impl Parser<'_, '_> {
+    /// The text to its very end.
+    pub(super) fn whole(&mut self) -> Read<()> {
+        self.list()?;
+        if self.pos < self.end {
+            return stop(format!("syntax: unexpected `{}`", self.around()));
+        }
+        if !self.heredocs.is_empty() {
+            return stop("a here-document has no end");
+        }
+        Ok(())
+    }
+
+    /// After a fault: what still looks like commands, for rules that deny.
+    fn pieces(&mut self, rest: &str) {
+        let apart = |c: char| matches!(c, ';' | '&' | '|' | '\n' | '(' | ')' | '`' | '{' | '}' | '<' | '>');
+        for piece in rest.split(apart) {
+            let words: Vec<Word> = piece
+                .split([' ', '\t', '\r'])
+                .filter(|word| !word.is_empty())
+                .map(|word| match word.trim_matches(['"', '\'']) {
+                    word if word.contains(['$', '\\', '"', '\'', '*', '?', '[', '~']) => {
+                        Word::Unknown(word.to_owned())
+                    }
+                    word => Word::Known(word.to_owned()),
+                })
+                .collect();
+            if words.is_empty() {
+                continue;
+            }
+            let inside = self.inside.clone();
+            if !self.found.command(Command { words, inside, ..Command::default() }) {
+                return;
+            }
+        }
+    }
+
+    pub(super) fn byte(&self, ahead: usize) -> Option<u8> {
+        let at = self.pos + ahead;
+        if at < self.end { self.text.as_bytes().get(at).copied() } else { None }
+    }
+
+    pub(super) fn starts(&self, with: &str) -> bool {
+        self.text.get(self.pos..self.end).is_some_and(|rest| rest.starts_with(with))
+    }
+
+    pub(super) fn slice(&self, from: usize, to: usize) -> &str {
+        self.text.get(from..to).unwrap_or_default()
+    }
+
+    fn around(&self) -> String {
+        self.text.get(self.pos..self.end).unwrap_or_default().chars().take(16).collect()
+    }
+
+    /// Something that stands inside something else, on this side of the bounds.
+    pub(super) fn nested<T>(&mut self, what: &str, read: impl FnOnce(&mut Self) -> Read<T>) -> Read<T> {
+        if self.nesting >= NESTING {
+            return stop(format!("parts of the line stand in each other more than {NESTING} deep"));
+        }
+        self.nesting += 1;
+        let heredocs = std::mem::take(&mut self.heredocs);
+        let piped = self.piped.take();
+        self.inside.push(what.to_owned());
+        let got = read(self)?;
+        self.inside.pop();
+        if !self.heredocs.is_empty() {
+            return stop(format!("a here-document inside {what} has no end"));
+        }
+        self.heredocs = heredocs;
+        self.piped = piped;
+        self.nesting -= 1;
+        Ok(got)
+    }
+
+    /// Blanks, continued lines and comments.
+    pub(super) fn blanks(&mut self) {
+        loop {
+            match self.byte(0) {
+                Some(b' ' | b'\t') => self.pos += 1,
+                Some(b'\\') if self.byte(1) == Some(b'\n') => self.pos += 2,
+                Some(b'#') => {
+                    while self.byte(0).is_some_and(|b| b != b'\n') {
+                        self.pos += 1;
+                    }
+                }
+                _ => return,
+            }
+        }
+    }
+
+    /// A newline of the grammar: here the bodies of here-documents follow.
+    pub(super) fn newline(&mut self) -> Read<()> {
+        self.pos += 1;
+        for heredoc in std::mem::take(&mut self.heredocs) {
+            self.heredoc_body(&heredoc)?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn newlines(&mut self) -> Read<()> {
+        loop {
+            self.blanks();
+            if self.byte(0) != Some(b'\n') {
+                return Ok(());
+            }
+            self.newline()?;
+        }
+    }
+
+    /// The reserved word that stands here, if one does: unquoted, whole.
+    pub(super) fn reserved(&self) -> Option<&str> {
+        let rest = self.text.get(self.pos..self.end)?;
+        let word = rest.split([' ', '\t', '\n', ';', '&', '|', '<', '>', '(', ')']).next()?;
+        let known = matches!(
+            word,
+            "if" | "then"
+                | "elif"
+                | "else"
+                | "fi"
+                | "case"
+                | "esac"
+                | "for"
+                | "select"
+                | "while"
+                | "until"
+                | "do"
+                | "done"
+                | "function"
+                | "time"
+                | "coproc"
+                | "[["
+                | "in"
+                | "{"
+                | "}"
+                | "!"
+        );
+        known.then_some(word)
+    }
+
+    pub(super) fn is_reserved(&self, word: &str) -> bool {
+        self.reserved() == Some(word)
+    }
+
+    /// Takes a reserved word that has to stand here.
+    pub(super) fn expect(&mut self, word: &str) -> Read<()> {
+        self.blanks();
+        if !self.is_reserved(word) {
+            return stop(format!("syntax: `{word}` is missing before `{}`", self.around()));
+        }
+        self.pos += word.len();
+        Ok(())
+    }
+
+    /// Commands until something that closes: the end, `)`, `;;`, or a closing word.
+    pub(super) fn list(&mut self) -> Read<()> {
+        loop {
+            self.newlines()?;
+            if self.closes() {
+                return Ok(());
+            }
+            self.and_or()?;
+            self.blanks();
+            self.no_split_operator()?;
+            match (self.byte(0), self.byte(1)) {
+                (Some(b';'), Some(b';' | b'&')) => return Ok(()),
+                (Some(b';' | b'&'), _) => self.pos += 1,
+                (Some(b'\n'), _) => self.newline()?,
+                _ => return Ok(()),
+            }
+        }
+    }
+
+    fn closes(&self) -> bool {
+        match self.byte(0) {
+            None | Some(b')') => true,
+            Some(b';') => self.byte(1).is_some_and(|b| b == b';' || b == b'&'),
+            _ => self.reserved().is_some_and(|word| CLOSERS.contains(&word)),
+        }
+    }
+
+    /// `&\` at the end of a line joins with what follows; nobody writes that, so nothing is guessed.
+    fn no_split_operator(&self) -> Read<()> {
+        let operator = self.byte(0).is_some_and(|b| b"&|;<>()".contains(&b));
+        if operator && self.byte(1) == Some(b'\\') && self.byte(2) == Some(b'\n') {
+            return stop("an operator is continued on the next line");
+        }
+        Ok(())
+    }
+
+    fn and_or(&mut self) -> Read<()> {
+        loop {
+            self.pipeline()?;
+            self.blanks();
+            self.no_split_operator()?;
+            if !self.starts("&&") && !self.starts("||") {
+                return Ok(());
+            }
+            self.pos += 2;
+            self.newlines()?;
+        }
+    }
+
+    pub(super) fn pipeline(&mut self) -> Read<()> {
+        self.piped = None;
+        loop {
+            self.blanks();
+            match self.reserved() {
+                Some("!") => self.pos += 1,
+                Some("time") => self.time()?,
+                _ => break,
+            }
+        }
+        loop {
+            self.command()?;
+            self.blanks();
+            self.no_split_operator()?;
+            match (self.byte(0), self.byte(1)) {
+                (Some(b'|'), Some(b'|')) => break,
+                (Some(b'|'), Some(b'&')) => self.pos += 2,
+                (Some(b'|'), _) => self.pos += 1,
+                _ => break,
+            }
+            self.newlines()?;
+        }
+        self.piped = None;
+        Ok(())
+    }
+
+    /// `time` is a word of the grammar; it is listed because people look for it.
+    fn time(&mut self) -> Read<()> {
+        let start = self.pos;
+        self.pos += "time".len();
+        let mut words = vec![Word::Known("time".to_owned())];
+        self.blanks();
+        if self.starts("-p ") {
+            self.pos += 2;
+            words.push(Word::Known("-p".to_owned()));
+            self.blanks();
+        } else if self.byte(0) == Some(b'-') {
+            return stop("`time` with options is read differently by different shells");
+        }
+        self.begins(start);
+        self.emit(Command { words, inside: self.inside.clone(), ..Command::default() })
+    }
+
+    /// Notes where a command begins, for the second reading.
+    pub(super) fn begins(&mut self, at: usize) {
+        if self.original {
+            self.found.starts.push(at);
+        }
+    }
+
+    pub(super) fn emit(&mut self, command: Command) -> Read<()> {
+        if self.found.command(command) { Ok(()) } else { stop("too many commands") }
+    }
+
+    /// A simple command: assignments, words, redirections in any order.
+    pub(super) fn simple(&mut self) -> Read<()> {
+        let mut simple = Simple::default();
+        let heredocs = self.heredocs.len();
+        loop {
+            self.blanks();
+            if self.redirection(&mut simple)? {
+                simple.redirected = true;
+                continue;
+            }
+            let declares = simple.declares();
+            let mode = if simple.words.is_empty() || declares { Mode::MayAssign } else { Mode::Plain };
+            let Some(token) = self.word(mode)? else { break };
+            if token.plain && simple.words.is_empty() && simple.assignments.is_empty() && self.is_function() {
+                return self.function(token);
+            }
+            simple.push(token, declares);
+        }
+        if simple.is_empty() {
+            return stop(format!("syntax: a command is missing before `{}`", self.around()));
+        }
+        self.run(simple, heredocs)
+    }
+
+    /// Whether `()` follows, so that the word before it names a function.
+    fn is_function(&mut self) -> bool {
+        let place = self.pos;
+        self.blanks();
+        let opens = self.byte(0) == Some(b'(');
+        if !opens {
+            self.pos = place;
+        }
+        opens
+    }
+
+    /// Notes a simple command and everything that it would run.
+    fn run(&mut self, simple: Simple, heredocs: usize) -> Read<()> {
+        for (name, value) in &simple.assignments {
+            if simple.words.is_empty() {
+                self.found.assigned(name, value, false);
+            }
+        }
+        for token in simple.words.iter().filter(|token| token.assigned.is_some()) {
+            if let Some((name, value)) = &token.assigned {
+                let exports = simple.words.first().and_then(|w| w.known.as_deref()) == Some("export");
+                self.found.assigned(name, value, exports);
+            }
+        }
+        let printed = self.piped.take();
+        let Some(first) = simple.words.first() else { return Ok(()) };
+        self.begins(first.start);
+        let command = Command {
+            assignments: simple.all_assignments(),
+            words: simple.words.into_iter().map(Token::into_word).collect(),
+            inside: self.inside.clone(),
+            opaque: None,
+        };
+        self.piped = runs::prints(&command);
+        let Some(shell) = runs::command(self.found, command)? else { return Ok(()) };
+        // A shell that reads its commands from standard input: where do they come from?
+        if let Some(text) = simple.herestring {
+            self.script(text.as_deref(), shell);
+            return Ok(());
+        }
+        if self.heredocs.len() > heredocs {
+            if let Some(heredoc) = self.heredocs.last_mut() {
+                heredoc.script = Some(shell);
+            }
+            return Ok(());
+        }
+        if printed.is_some() {
+            self.found.unsure("a shell reads its commands from a pipe");
+        }
+        self.script(printed.as_deref(), shell);
+        Ok(())
+    }
+
+    /// What a shell reads from its standard input, if that is known.
+    fn script(&mut self, text: Option<&str>, inside: Vec<String>) {
+        match text {
+            Some(text) => read_nested(text, self.found, inside),
+            None => self.found.unsure("a shell reads its commands from where they cannot be seen"),
+        }
+    }
+
+    /// One redirection, if one stands here.
+    pub(super) fn redirection(&mut self, simple: &mut Simple) -> Read<bool> {
+        let start = self.pos;
+        self.descriptor();
+        self.no_split_operator()?;
+        let Some(operator) = OPERATORS.iter().find(|operator| self.starts(operator)) else {
+            self.pos = start;
+            return Ok(false);
+        };
+        // `<(` and `>(` begin a word.
+        if matches!(*operator, "<" | ">") && self.byte(1) == Some(b'(') {
+            self.pos = start;
+            return Ok(false);
+        }
+        if operator.starts_with('&') && self.pos != start {
+            self.pos = start;
+            return Ok(false);
+        }
+        self.pos += operator.len();
+        self.blanks();
+        match *operator {
+            "<<" | "<<-" => self.heredoc(*operator == "<<-")?,
+            "<<<" => {
+                let Some(token) = self.word(Mode::Value)? else {
+                    return stop("syntax: `<<<` without a word");
+                };
+                simple.herestring = Some(token.known);
+            }
+            operator => {
+                let Some(token) = self.word(Mode::Plain)? else {
+                    return stop(format!("syntax: `{operator}` without a file"));
+                };
+                self.opened(operator, token);
+            }
+        }
+        Ok(true)
+    }
+
+    /// `2` or `{name}` right before a redirection.
+    fn descriptor(&mut self) {
+        let start = self.pos;
+        while self.byte(0).is_some_and(|b| b.is_ascii_digit()) {
+            self.pos += 1;
+        }
+        if self.pos == start && self.byte(0) == Some(b'{') {
+            self.pos += 1;
+            while self.byte(0).is_some_and(|b| b.is_ascii_alphanumeric() || b == b'_') {
+                self.pos += 1;
+            }
+            if self.byte(0) == Some(b'}') && self.pos > start + 1 { self.pos += 1 } else { self.pos = start }
+        }
+        if self.pos > start && !self.byte(0).is_some_and(|b| b == b'<' || b == b'>') {
+            self.pos = start;
+        }
+    }
+
+    fn opened(&mut self, operator: &str, token: Token) {
+        let duplicates = matches!(operator, "<&" | ">&");
+        if duplicates && let Some(known) = &token.known {
+            let digits = known.strip_suffix('-').unwrap_or(known);
+            if digits.bytes().all(|b| b.is_ascii_digit()) {
+                return;
+            }
+        }
+        let writes = operator != "<" && operator != "<&";
+        self.found.redirect(token.into_word(), writes);
+    }
+
+    fn heredoc(&mut self, tabs: bool) -> Read<()> {
+        let Some((delimiter, quoted)) = self.delimiter()? else {
+            return stop("syntax: a here-document without a delimiter");
+        };
+        self.heredocs.push(Heredoc { delimiter, quoted, tabs, script: None });
+        Ok(())
+    }
+
+    /// The body of a here-document; what it expands runs, too.
+    fn heredoc_body(&mut self, heredoc: &Heredoc) -> Read<()> {
+        let mut body = String::new();
+        let start = self.pos;
+        let stop_at = loop {
+            let from = self.pos;
+            if from >= self.end {
+                return stop(format!("the here-document has no end (`{}`)", heredoc.delimiter));
+            }
+            let mut line = self.body_line(heredoc.quoted);
+            if heredoc.tabs {
+                line = line.trim_start_matches('\t').to_owned();
+            }
+            if line == heredoc.delimiter {
+                break from;
+            }
+            body.push_str(&line);
+            body.push('\n');
+        };
+        let after = self.pos;
+        if !heredoc.quoted {
+            self.pos = start;
+            let end = std::mem::replace(&mut self.end, stop_at);
+            let read = self.nested("<<", Self::heredoc_text);
+            self.end = end;
+            read?;
+        }
+        self.pos = after;
+        if let Some(inside) = &heredoc.script {
+            if !heredoc.quoted && body.contains(['$', '`', '\\']) {
+                self.found.unsure("a shell reads a here-document that is expanded first");
+            }
+            read_nested(&body, self.found, inside.clone());
+        }
+        Ok(())
+    }
+
+    /// One line of a body; where it is expanded, a backslash at its end continues it.
+    fn body_line(&mut self, quoted: bool) -> String {
+        let mut line = String::new();
+        loop {
+            let from = self.pos;
+            while self.byte(0).is_some_and(|b| b != b'\n') {
+                self.pos += 1;
+            }
+            line.push_str(self.slice(from, self.pos));
+            self.pos = (self.pos + 1).min(self.end);
+            let slashes = line.bytes().rev().take_while(|b| *b == b'\\').count();
+            if quoted || slashes.is_multiple_of(2) || self.pos >= self.end {
+                return line;
+            }
+            line.pop();
+        }
+    }
+}
+
+/// Longest first.
+const OPERATORS: &[&str] = &["<<<", "<<-", "&>>", "<<", ">>", "<&", ">&", "<>", ">|", "&>", "<", ">"];
+
+/// A simple command as it is being read.
+#[derive(Debug, Default)]
+pub(super) struct Simple {
+    assignments: Vec<(String, Word)>,
+    words: Vec<Token>,
+    /// The text of `<<<`: known or not.
+    herestring: Option<Option<String>>,
+    redirected: bool,
+}
+
+impl Simple {
+    fn declares(&self) -> bool {
+        self.words.first().and_then(|token| token.known.as_deref()).is_some_and(builtin::declares)
+    }
+
+    fn is_empty(&self) -> bool {
+        self.words.is_empty() && self.assignments.is_empty() && !self.redirected
+    }
+
+    fn push(&mut self, mut token: Token, declares: bool) {
+        match token.assigned.take() {
+            Some(assigned) if self.words.is_empty() && !declares => self.assignments.push(assigned),
+            assigned => {
+                token.assigned = assigned;
+                self.words.push(token);
+            }
+        }
+    }
+
+    fn all_assignments(&self) -> Vec<(String, Word)> {
+        let declared = self.words.iter().filter_map(|token| token.assigned.clone());
+        self.assignments.iter().cloned().chain(declared).collect()
+    }
+}
