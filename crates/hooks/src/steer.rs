@@ -131,7 +131,8 @@ impl Hooks {
         if asked.is_empty() {
             return Steered::nothing();
         }
-        let told = payload(&self.around, now(), question.fields.clone()).to_string().into_bytes();
+        let mut told = payload(&self.around, now(), question.fields.clone()).to_string().into_bytes();
+        told.push(b'\n');
         let heard = if told.len() > QUESTION_BYTES {
             let why = format!(
                 "it was not asked: what it would be told has {} bytes, more than {QUESTION_BYTES}",
@@ -342,12 +343,10 @@ pub(crate) async fn run(
         Layer::User => vec![around.scripts.clone()],
         Layer::Workspace => Vec::new(),
     };
-    let mut input = told.to_vec();
-    input.push(b'\n');
     let order = HookOrder {
         command: line.to_owned(),
         cwd: around.cwd.clone(),
-        input,
+        input: told.to_vec(),
         timeout: hook.timeout,
         output_most: most,
         readable,
