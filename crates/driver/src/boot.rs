@@ -16,13 +16,14 @@ use std::sync::Arc;
 
 use minke_client::{Failed, Ready, ReadyLine};
 use minke_context::prompts::{Who, system_prompt};
+use minke_hooks::Hooks;
 use minke_llm::{Around, Cover};
 use minke_manifest::{SandboxMode, SyncMode};
 use minke_pod::{Boot, Pod, State, What};
 use minke_policy::Tier;
 use minke_protocol::limits::ALERTS;
 use minke_record::{AlertLevel, AlertSource, ErrorCode, ToolSpec};
-use minke_registry::{PathsError, RegistryError, Row, Runtime, ScopeLease, SocketPath};
+use minke_registry::{Paths, PathsError, RegistryError, Row, Runtime, ScopeLease, SocketPath};
 use minke_session::{AppendError, OpenLog, Store, StoreError};
 use minke_tool::Place;
 use tokio::net::UnixListener;
@@ -33,11 +34,14 @@ use crate::calls::{Calls, Toolbox};
 use crate::captures::Captures;
 use crate::carrying::chain;
 use crate::clients::Clients;
+use crate::clients::guard::Guard;
 use crate::clock::Clock;
 use crate::driver::HEARTBEAT;
 use crate::driver::{Driver, Storage, Troubles};
 use crate::errands::Errands;
+use crate::gate::Papers;
 use crate::heartbeat::Heartbeat;
+use crate::hooks::{self, Hooked};
 use crate::kit::{Kit, Making};
 use crate::library::Library;
 use crate::log::Log;
@@ -47,6 +51,7 @@ use crate::news::OpenCommands;
 use crate::outlet::Outlet;
 use crate::outputs;
 use crate::routes;
+use crate::rules::{Rules, RulesError};
 use crate::signals::Signals;
 use crate::stream::Stream;
 use crate::timers::Timers;
@@ -62,6 +67,8 @@ pub(crate) enum BootError {
     Store(#[from] StoreError),
     #[error(transparent)]
     Registry(#[from] RegistryError),
+    #[error(transparent)]
+    Rules(#[from] RulesError),
     #[error("the session's log has no session_start; `minke log repair` shows what it holds")]
     NoStart,
     #[error("cannot {what} {}", path.display())]
@@ -82,11 +89,15 @@ impl BootError {
             BootError::Store(StoreError::Held { .. })
             | BootError::Registry(RegistryError::DuplicateName { .. }) => ErrorCode::Conflict,
             BootError::Store(_) | BootError::NoStart | BootError::Unwritten(_) => ErrorCode::StorageFailed,
+            BootError::Rules(_) => ErrorCode::InvalidRequest,
             BootError::Paths(_) | BootError::Registry(_) | BootError::Io { .. } => ErrorCode::Internal,
         };
         let hint = match self {
             BootError::Store(error) => format!("; {}", error.hint()),
             BootError::Unwritten(error) => format!("; {}", error.hint()),
+            BootError::Rules(_) => {
+                "; `minke policy list` shows every rule; correct the file and try again".to_owned()
+            }
             BootError::Paths(_) | BootError::Registry(_) | BootError::NoStart | BootError::Io { .. } => {
                 String::new()
             }
@@ -148,7 +159,9 @@ fn start(mut args: PodArgs, store: Arc<dyn Store>) -> Result<(Driver, UnixListen
     let mut outlet = Outlet::new(Arc::new(Stream::new()), kept);
     outlet.keep_alerts(&open.replay);
     let runtime = Runtime::new(&args.paths);
-    let around = Around::here(&about.cwd, Some(args.paths.config.clone()));
+    let around = Around::here(&about.cwd, Some(args.paths.config.clone()))
+        .with_secrets(web::secret_variables(&state.manifest));
+    let papers = Papers::look(&state, &about, &args.paths)?;
     let hands = Hands {
         log: Log::new(open.writer, state.manifest.session.durability == SyncMode::Lazy)
             .map_err(BootError::io("start", "the thread that syncs"))?,
@@ -160,6 +173,8 @@ fn start(mut args: PodArgs, store: Arc<dyn Store>) -> Result<(Driver, UnixListen
         runtime: runtime.clone(),
         cover: Arc::new(Cover::new(around.clone())),
         around,
+        papers,
+        paths: args.paths.clone(),
     };
     let parent = about.parent.as_ref().map(|parent| parent.session);
     // Everything that can fail without it was made before, so that little is to be undone.
@@ -177,10 +192,9 @@ fn start(mut args: PodArgs, store: Arc<dyn Store>) -> Result<(Driver, UnixListen
             return Err(error);
         }
     };
-    let (mut driver, boot, about_models) = assemble(state, scope, outlet, (hands, kit));
+    let (mut driver, boot, alerts) = assemble(state, scope, outlet, (hands, kit));
     let storage = open.alerts.into_iter().map(|message| (AlertSource::Storage, message));
-    let worker = about_models.into_iter().map(|message| (AlertSource::Worker, message));
-    match open_door(&mut driver, boot, storage.chain(worker).collect()) {
+    match open_door(&mut driver, boot, storage.chain(alerts).collect()) {
         Ok(listener) => Ok((driver, listener)),
         Err(error) => {
             // Before the launcher hears of it, since it ends this process then.
@@ -245,6 +259,8 @@ struct Hands {
     place: Place,
     runtime: Runtime,
     around: Around,
+    papers: Papers,
+    paths: Paths,
 }
 
 fn assemble(
@@ -252,32 +268,49 @@ fn assemble(
     scope: ScopeLease,
     outlet: Outlet,
     (hands, kit): (Hands, Kit),
-) -> (Driver, Boot, Vec<String>) {
+) -> (Driver, Boot, Vec<(AlertSource, String)>) {
     let (mail, mailbox) = mpsc::channel(MAILBOX);
-    let Hands { cover, log, clock, signals, heartbeat, library, place, runtime, around } = hands;
+    let Hands { cover, log, clock, signals, heartbeat, library, place, runtime, around, papers, paths } =
+        hands;
     let around = around.for_pod(scope.row().name.as_str());
     let library = library.with_files(Arc::clone(&kit.files));
     let mut models = Models::new(library.clone(), mail.clone());
-    let (boot, introduction, mut alerts) = boot(&state, &scope, (&around, &mut models), &kit);
-    let proxied = web::proxy(&state.manifest.sandbox.network, &scope.dir().join("proxy.sock"), &mail);
+    let Papers { files, rules, hooks, notices } = papers;
+    let about_hooks = hooks::around(&library, scope.row().name.as_str(), &paths, &cover);
+    let about_hooks = minke_hooks::Around { commands: kit.commands.clone(), ..about_hooks };
+    let hooks = Arc::new(Hooks::new(hooks, about_hooks));
+    let (mut boot, mut introduction, alerts) = boot(&state, &scope, (&around, &mut models), &kit);
+    (boot.rules, boot.steers) = (rules.rules, Hooked::steers(&hooks));
+    introduction.notices.extend(notices);
+    let worker = alerts.into_iter().map(|message| (AlertSource::Worker, message));
+    let policy = rules.problems.into_iter().map(|message| (AlertSource::Policy, message));
+    let hooking = hooks.problems().iter().map(|message| (AlertSource::Policy, message.clone()));
+    let mut alerts: Vec<(AlertSource, String)> = worker.chain(policy).chain(hooking).collect();
+    let mut hooked = Hooked::new(hooks, library.clone(), mail.clone());
+    hooked.observe(&paths.state, log.head().seq + 1);
+    let proxied = web::proxy(&state.manifest.sandbox.network, &scope.dir().join("proxy.sock"), &mail, &cover);
     let mut kit = kit;
     match proxied {
         Ok(proxy) => kit.proxy = proxy,
-        Err(why) => alerts.push(format!("commands reach no host: {why}")),
+        Err(why) => alerts.push((AlertSource::Worker, format!("commands reach no host: {why}"))),
     }
     let captures = Captures::new(Arc::clone(&kit.files), Arc::clone(&cover), library.clone(), mail.clone());
     let toolbox =
         Toolbox { offered: kit.tools.clone(), clients: vec![captures.undo()], files: Arc::clone(&kit.files) };
     let stream = Arc::clone(outlet.stream());
+    let calls = Calls::new(toolbox, place, Arc::clone(&cover), library.clone(), mail.clone());
+    let guard = Guard { cover, noticed: calls.noticed() };
     let driver = Driver {
         pod: Pod::new(state),
         log,
         outlet,
-        clients: Clients::new(Arc::clone(&stream), library.clone(), mail.clone()),
+        clients: Clients::new(Arc::clone(&stream), library.clone(), mail.clone(), guard),
         stream,
-        calls: Calls::new(toolbox, place, cover, library.clone(), mail.clone()),
+        calls,
         commands: OpenCommands::default(),
         captures,
+        hooked,
+        rules: Rules::new(files),
         kit,
         models,
         errands: Errands::new(library.clone(), runtime, mail),
@@ -378,6 +411,7 @@ fn boot(
         fallbacks: found.fallbacks,
         fence: kit.tier,
         own: kit.own.clone(),
+        // Filled in by whoever has them.
         rules: minke_policy::RuleSet::default(),
         steers: minke_pod::Steers::default(),
     };

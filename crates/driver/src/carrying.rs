@@ -199,11 +199,8 @@ impl Driver {
             }
             Effect::CheckFile { call_id, preview } => self.calls.check_file(call_id, preview),
             Effect::Capture { run, when } => self.captures.take(run, when),
-            Effect::AskHooks { point, .. } => {
-                let said = Box::new(minke_pod::HooksSaid::nothing());
-                self.take(What::HooksSaid { point, said });
-            }
-            Effect::AddRule { rule } => self.complain(format!("the rule could not be kept: {rule}")),
+            Effect::AskHooks { point, question } => self.hooked.ask(point, *question),
+            Effect::AddRule { rule } => self.errands.add_rule(self.rules.files().clone(), rule),
             Effect::SetTimer { timer, at } => self.timers.set(timer, at, self.clock.now()),
             Effect::ClearTimer { timer } => self.timers.clear(timer),
             Effect::Exit => self.ending = Some(Ending::Stopped),

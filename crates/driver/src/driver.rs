@@ -26,6 +26,7 @@ use crate::clients::{Asked, Asker, Client, Clients, Join, Rejoin};
 use crate::clock::Clock;
 use crate::errands::Errands;
 use crate::heartbeat::Heartbeat;
+use crate::hooks::Hooked;
 use crate::kit::Kit;
 use crate::library::Library;
 use crate::log::Log;
@@ -35,6 +36,7 @@ use crate::models::Models;
 use crate::news::OpenCommands;
 use crate::outlet::{self, Outlet};
 use crate::routes;
+use crate::rules::Rules;
 use crate::signals::Signals;
 use crate::stream::Stream;
 use crate::timers::Timers;
@@ -81,6 +83,8 @@ pub(crate) struct Driver {
     pub(crate) calls: Calls,
     pub(crate) commands: OpenCommands,
     pub(crate) captures: Captures,
+    pub(crate) hooked: Hooked,
+    pub(crate) rules: Rules,
     /// Ends every command when it goes.
     pub(crate) kit: Kit,
     pub(crate) models: Models,
@@ -181,8 +185,13 @@ impl Driver {
             Mail::Alert(message) => {
                 self.take(What::Alert { level: AlertLevel::Warn, source: AlertSource::Storage, message });
             }
+            Mail::Noticed(message) => {
+                self.take(What::Alert { level: AlertLevel::Warn, source: AlertSource::Policy, message });
+            }
             Mail::Prepared { task, call_id, prepared } => {
                 if self.calls.is_over(task, &call_id) {
+                    // It is judged by the rules as they are now.
+                    self.refresh_rules();
                     self.take(What::Prepared { call_id, prepared });
                 }
             }
@@ -202,6 +211,12 @@ impl Driver {
                 let after_seq = self.log.head().seq;
                 self.outlet.push(None, outlet::Item::Live { event, after_seq, run });
             }
+            Mail::HooksSaid { point, said } => self.take(What::HooksSaid { point, said }),
+            Mail::Hook(message) => self.complain(message),
+            Mail::RuleAdded(Ok(())) => self.refresh_rules(),
+            Mail::RuleAdded(Err(message)) => {
+                self.take(What::Alert { level: AlertLevel::Error, source: AlertSource::Policy, message });
+            }
             Mail::Reached(what) => self.take(What::Reached(what)),
             Mail::Captured { run, when, captured } => self.take(What::Captured { run, when, captured }),
             Mail::FileChecked { task, call_id, found } => {
@@ -209,6 +224,21 @@ impl Driver {
                     self.take(What::FileChecked { call_id, found });
                 }
             }
+        }
+    }
+
+    /// Tells the pod what the rule files say, if they were changed.
+    fn refresh_rules(&mut self) {
+        let Some(loaded) = self.rules.changed(&self.pod.state().manifest.permissions) else { return };
+        let (rules, problems) = match loaded {
+            Ok(loaded) => (Some(loaded.rules), loaded.problems),
+            Err(e) => (None, vec![format!("{e}; the rules that held before still hold")]),
+        };
+        if let Some(rules) = rules {
+            self.take(What::Policy(Box::new(rules)));
+        }
+        for message in problems {
+            self.take(What::Alert { level: AlertLevel::Warn, source: AlertSource::Policy, message });
         }
     }
 
@@ -415,9 +445,12 @@ impl Driver {
     }
 
     fn synced(&mut self, done: crate::log::Synced) {
-        if let Err(error) = self.log.heard(done) {
-            eprintln!("error: {error}\n  try: {}", error.hint());
-            self.ending = Some(Ending::StorageLost);
+        match self.log.heard(done) {
+            Ok(()) => self.hooked.committed(self.log.synced()),
+            Err(error) => {
+                eprintln!("error: {error}\n  try: {}", error.hint());
+                self.ending = Some(Ending::StorageLost);
+            }
         }
     }
 }

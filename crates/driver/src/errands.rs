@@ -13,6 +13,7 @@ use crate::answers::scan_lineage;
 use crate::clients::Asker;
 use crate::library::{Library, unread};
 use crate::mail::Mail;
+use crate::rules::RuleFiles;
 
 pub(crate) struct Errands {
     tasks: JoinSet<()>,
@@ -38,6 +39,14 @@ impl Errands {
                 Ok(minke_pod::Rewind { to_seq, head_fits: false, target: scan.finish().1 })
             },
             move |rewind| Mail::Rewind { asker, expected_head, rewind },
+        );
+    }
+
+    /// Writes a rule into the person's policy.
+    pub(crate) fn add_rule(&mut self, files: RuleFiles, rule: String) {
+        self.run(
+            move |_| files.add(&rule).map_err(|e| format!("{rule} could not be kept: {e}")),
+            Mail::RuleAdded,
         );
     }
 

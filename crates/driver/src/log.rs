@@ -73,6 +73,11 @@ impl Log {
         self.lazy || self.synced.is_some_and(|synced| seq <= synced)
     }
 
+    /// The last entry that is on the disk, as far as was heard in this life.
+    pub(crate) fn synced(&self) -> Option<u64> {
+        self.synced
+    }
+
     /// Whether everything written is on the disk.
     pub(crate) fn is_clean(&self) -> bool {
         self.synced.is_some_and(|synced| self.head().seq <= synced)

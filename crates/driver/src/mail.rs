@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use minke_model::{Failure, ModelEvent};
-use minke_pod::{CallEnd, FileFound, Prepared, Rewind};
+use minke_pod::{CallEnd, FileFound, HookPoint, HooksSaid, Prepared, Rewind};
 use minke_protocol::{Hello, Refusal, ReplyData};
 use minke_record::{CallId, Position, RunId, SnapshotFile, SnapshotWhen};
 use minke_tool::CommandNews;
@@ -48,6 +48,8 @@ pub(crate) enum Mail {
     },
     /// Something that the person should know about the disk.
     Alert(String),
+    /// What looks like a key was seen.
+    Noticed(String),
     Prepared {
         task: TaskId,
         call_id: CallId,
@@ -70,6 +72,15 @@ pub(crate) enum Mail {
         when: SnapshotWhen,
         captured: Result<Vec<SnapshotFile>, String>,
     },
+    /// What hooks said at a point.
+    HooksSaid {
+        point: HookPoint,
+        said: Box<HooksSaid>,
+    },
+    /// Something that the person should know about a hook.
+    Hook(String),
+    /// A rule was added to the person's policy, or could not be.
+    RuleAdded(Result<(), String>),
     /// A command has reached a host, or was not let.
     Reached(serde_json::Value),
     FileChecked {

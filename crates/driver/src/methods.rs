@@ -120,9 +120,7 @@ pub(crate) fn changes(set: &Set) -> Result<Changes, Refusal> {
     if let Some(budget) = &set.budget {
         changes.config.push(("budget".to_owned(), budget.clone()));
     }
-    if set.grant.is_some() {
-        return Err(bad("params.grant: this version has no rules that a grant could name".to_owned()));
-    }
+    changes.grant = set.grant.as_ref().map(|grant| (grant.rule.clone(), grant.reach.clone()));
     changes.goal = set.goal.clone();
     changes.progress = set.progress.as_ref().map(|progress| (progress.percent, progress.note.clone()));
     Ok(changes)

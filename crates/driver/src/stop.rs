@@ -47,6 +47,11 @@ impl Driver {
             eprintln!("warning: the disk did not take all recordings in time; `minke log verify` names them");
         }
         self.calls.stop_all();
+        if timeout_at(deadline, self.hooked.stop()).await.is_err() {
+            eprintln!(
+                "warning: hooks were not told of the end in time; they hear of it in the pod's next life"
+            );
+        }
         if let Some(commands) = &self.kit.commands
             && timeout_at(deadline, commands.stop_all()).await.is_err()
         {

@@ -1,0 +1,42 @@
+//! The gate's papers: what people decided before the pod began. Rules, hooks, and whether the workspace is trusted.
+//!
+//! Here: looking for them once, before anything is held. Elsewhere: rule files (`rules`), hooks (`hooks`), what a
+//! workspace brings along (`trust`), the verdict (`policy`, `pod`).
+//! Invariant: nothing of a workspace that is not trusted is used, except what tightens
+//! (`opening_a_hostile_repository_runs_nothing_of_it`).
+
+use std::path::Path;
+
+use minke_pod::State;
+use minke_record::About;
+use minke_registry::Paths;
+use minke_trust::TrustStore;
+
+use crate::hooks;
+use crate::rules::{Loaded, RuleFiles, RulesError};
+
+pub(crate) struct Papers {
+    pub(crate) files: RuleFiles,
+    pub(crate) rules: Loaded,
+    pub(crate) hooks: minke_hooks::Loaded,
+    /// What a client should know about the workspace.
+    pub(crate) notices: Vec<String>,
+}
+
+impl Papers {
+    pub(crate) fn look(state: &State, about: &About, paths: &Paths) -> Result<Papers, RulesError> {
+        let workspace = Path::new(&about.workspace);
+        let files = RuleFiles::new(paths, workspace);
+        let rules = files.load(&state.manifest.permissions)?;
+        let found = minke_trust::look(workspace);
+        let (standing, notices) = match TrustStore::in_data(&paths.data).standing(&found) {
+            Ok(standing) => {
+                let notices = found.notices(&standing);
+                (Some(standing), notices)
+            }
+            Err(e) => (None, vec![format!("nothing of this workspace is trusted: {e}; {}", e.hint())]),
+        };
+        let hooks = hooks::load(paths, state.manifest.hooks.enabled, &found, standing.as_ref());
+        Ok(Papers { files, rules, hooks, notices })
+    }
+}
