@@ -86,7 +86,7 @@ const SECRET_PARTS: [&str; 10] =
     ["KEY", "TOKEN", "SECRET", "PASSWORD", "PASSWD", "PASSPHRASE", "CREDENTIAL", "AUTH", "COOKIE", "PRIVATE"];
 
 /// Whether a name looks as if its value were a secret.
-fn names_a_secret(name: &str) -> bool {
+pub fn names_a_secret(name: &str) -> bool {
     let name = name.to_ascii_uppercase();
     SECRET_PARTS.iter().any(|part| name.contains(part))
 }

@@ -4,6 +4,7 @@
 //! Elsewhere: which fence an action needs (`policy`), what a shell line means to a model (`tools`).
 
 mod env;
+pub use env::names_a_secret;
 pub mod fence;
 mod limits;
 mod memory;

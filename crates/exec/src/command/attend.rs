@@ -43,6 +43,7 @@ pub(super) fn launch(
     let ends = if order.tty { Ends::terminal(with_input) } else { Ends::pipes(with_input) };
     let ends =
         ends.map_err(|source| CommandError::Io { what: "make the ends of a command's streams", source })?;
+    spec.env.set.extend(order.env.clone());
     if order.tty {
         spec.env.set.insert("TERM".to_owned(), TERM.to_owned());
     }

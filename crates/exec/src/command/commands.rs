@@ -164,8 +164,9 @@ impl Commands {
         Ok(self.table.find(id)?.kill().await)
     }
 
-    /// Kills all background commands and waits until they are gone.
+    /// Kills all background commands and waits until they are gone. The helper of the next command goes, too.
     pub async fn stop_all(&self) {
+        self.spares.clear();
         let all = self.table.background();
         all.iter().for_each(|one| one.stop());
         for one in &all {

@@ -1,5 +1,6 @@
 //! What a command is told, what it comes to, and why there may be none.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -29,6 +30,8 @@ pub struct RunOrder {
     pub timeout: Option<Duration>,
     /// It gets a terminal instead of a pipe.
     pub tty: bool,
+    /// Variables of this command only, over those of the fence.
+    pub env: BTreeMap<String, String>,
 }
 
 impl RunOrder {
@@ -40,6 +43,15 @@ impl RunOrder {
                 "`{}` is no id of a command: use letters, digits, `-` and `_`, at most {ID_BYTES}",
                 self.id.escape_debug().take(ID_BYTES).collect::<String>()
             )));
+        }
+        for (name, value) in &self.env {
+            // A value may be a secret: only the name is told.
+            if name.is_empty() || name.contains(['=', '\0']) || value.contains('\0') {
+                return Err(CommandError::BadOrder(format!(
+                    "the variable `{}` cannot be set: its name is empty or holds `=`, or there is a NUL in it",
+                    name.escape_debug().take(ID_BYTES).collect::<String>()
+                )));
+            }
         }
         check_line(&self.command)
     }

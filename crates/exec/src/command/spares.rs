@@ -21,7 +21,8 @@ pub(super) struct Spares(Arc<Mutex<Place>>);
 #[derive(Default)]
 struct Place {
     spare: Option<Spare>,
-    /// Counts spares: whoever clears one away looks whether it is still the one that was meant.
+    /// Counts spares, those given up too: whoever brings or clears one away looks whether it is still the one that was
+    /// meant.
     made: u64,
     being_made: bool,
 }
@@ -36,31 +37,42 @@ impl Spares {
         self.place().spare.take()
     }
 
+    /// Gives up the spare, and the one that is being made.
+    pub(super) fn clear(&self) {
+        let mut place = self.place();
+        place.made += 1;
+        place.being_made = false;
+        place.spare = None;
+    }
+
     /// Makes a spare in the background, unless there is one. Must be called inside a runtime.
     pub(super) fn refill(&self, helper: &Helper, tier: Tier) {
         self.refill_for(helper, tier, KEPT);
     }
 
     fn refill_for(&self, helper: &Helper, tier: Tier, kept: Duration) {
-        {
+        let number = {
             let mut place = self.place();
             if place.spare.is_some() || place.being_made {
                 return;
             }
             place.being_made = true;
-        }
+            place.made += 1;
+            place.made
+        };
         let (weak, helper) = (Arc::downgrade(&self.0), helper.clone());
         tokio::spawn(async move {
             let made = tokio::task::spawn_blocking(move || Spare::make(&helper, tier)).await;
             // A pod that is over meanwhile has no place for it, and it ends where it is dropped.
             let Some(spares) = weak.upgrade().map(Spares) else { return };
-            let number = {
+            {
                 let mut place = spares.place();
+                if place.made != number {
+                    return;
+                }
                 place.being_made = false;
-                place.made += 1;
                 place.spare = made.ok().and_then(Result::ok);
-                place.made
-            };
+            }
             drop(spares);
             tokio::time::sleep(kept).await;
             let Some(spares) = weak.upgrade().map(Spares) else { return };
@@ -130,10 +142,23 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn one_that_is_being_made_can_be_given_up() {
+        let (_dir, helper) = waiter();
+        let spares = Spares::default();
+        spares.refill(&helper, Tier::Off);
+        spares.clear();
+        spares.refill(&helper, Tier::Off);
+        until("the second is there", || spares.place().spare.is_some()).await;
+        assert_eq!(spares.place().made, 3);
+        spares.clear();
+        assert!(spares.take().is_none());
+    }
+
+    #[tokio::test]
     async fn a_helper_that_is_not_there_leaves_no_spare() {
         let spares = Spares::default();
         spares.refill(&Helper::at("/nonexistent/helper"), Tier::Off);
-        until("it was tried", || spares.place().made == 1).await;
+        until("it was tried", || !spares.place().being_made).await;
         assert!(spares.take().is_none());
     }
 }

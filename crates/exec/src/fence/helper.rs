@@ -61,10 +61,16 @@ pub fn is_helper(arg0: &OsStr) -> bool {
 /// The helper's whole life. To be called first thing in `main`, before any thread or runtime.
 pub fn helper_main() -> ExitCode {
     sys::block_signals();
+    let argument = std::env::args_os().nth(1);
+    let spare_of: Option<Tier> = argument.as_ref().and_then(|tier| tier.to_str()?.parse().ok());
+    // Whoever started the pod may have left it descriptors that nobody is to keep open.
+    #[cfg(target_os = "linux")]
+    if spare_of.is_some() && sys::close_from(3).is_err() {
+        return ExitCode::FAILURE;
+    }
     let Ok(line) = io::stdin().as_fd().try_clone_to_owned().map(UnixStream::from) else {
         return ExitCode::FAILURE;
     };
-    let argument = std::env::args_os().nth(1);
     #[cfg(target_os = "linux")]
     if argument.as_deref() == Some(OsStr::new(super::bwrap::INSIDE)) {
         let served =
@@ -74,7 +80,6 @@ pub fn helper_main() -> ExitCode {
         }
         return ExitCode::SUCCESS;
     }
-    let spare_of = argument.and_then(|tier| tier.to_str()?.parse().ok());
     match serve(&line, spare_of) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {

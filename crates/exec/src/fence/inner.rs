@@ -68,6 +68,21 @@ impl Waiting {
     }
 }
 
+impl Drop for Waiting {
+    /// An init that was not let begin ends with the line to it, and is waited for: nobody else would.
+    fn drop(&mut self) {
+        if let Some(pid) = self.pid.take() {
+            let _gone = self.to_init.shutdown(Shutdown::Both);
+            wait_for(pid);
+        }
+    }
+}
+
+fn wait_for(init: Pid) {
+    while matches!(rustix::process::waitpid(Some(init), WaitOptions::empty()), Err(rustix::io::Errno::INTR)) {
+    }
+}
+
 /// The helper's part: lets the init begin, waits for its end, removes what was made for it.
 pub(super) fn serve(
     errand: &Errand,
@@ -88,22 +103,18 @@ pub(super) fn serve(
     outcome
 }
 
-fn enclose(plan: OwnedFd, held: Held, layers: &[Layer], waiting: Waiting) -> Result<(), Failure> {
-    let Waiting { pid, mut to_init, .. } = waiting;
+fn enclose(plan: OwnedFd, held: Held, layers: &[Layer], mut waiting: Waiting) -> Result<(), Failure> {
     rustix::fs::seek(&plan, rustix::fs::SeekFrom::Start(0)).step(|| "rewinding the plan".to_owned())?;
     let [stdin, stdout, stderr] = &held.stdio;
-    control::send_descriptors(&to_init, [&plan, stdin, stdout, stderr, &held.lock])
+    let to_init = &mut waiting.to_init;
+    control::send_descriptors(to_init, [&plan, stdin, stdout, stderr, &held.lock])
         .and_then(|()| to_init.write_all(&Layer::encode(layers)))
         .and_then(|()| to_init.shutdown(Shutdown::Write))
         .step(|| "telling the init what to do".to_owned())?;
     drop((plan, held));
-    let Some(pid) = pid else { return Ok(()) };
-    loop {
-        match rustix::process::waitpid(Some(pid), WaitOptions::empty()) {
-            Err(rustix::io::Errno::INTR) => {}
-            _ => return Ok(()),
-        }
-    }
+    // The line stays open to the end: by its end the init would learn that this process is gone.
+    waiting.pid.take().map(wait_for);
+    Ok(())
 }
 
 /// The init's part, from its first moment to the command's end.

@@ -118,6 +118,16 @@ pub(super) fn child_ends() -> io::Result<std::os::fd::OwnedFd> {
     Ok(read)
 }
 
+/// Closes every descriptor from `first` on, for a process that has opened none of them itself.
+#[cfg(target_os = "linux")]
+pub(super) fn close_from(first: u32) -> io::Result<()> {
+    // SAFETY: nothing in this process owns a descriptor yet but the three standard ones.
+    match unsafe { libc::syscall(libc::SYS_close_range, first, u32::MAX, 0) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
 /// Marks every descriptor from `first` on as closed by the next execution.
 #[cfg(target_os = "linux")]
 pub(super) fn close_from_on_exec(first: u32) -> io::Result<()> {

@@ -1,5 +1,6 @@
 //! How commands are started and how they end.
 
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use minke_exec::command::{CommandError, RunOrder};
@@ -195,6 +196,9 @@ async fn orders_that_cannot_be_tried_are_refused() {
         RunOrder { id: "../x".to_owned(), ..good.clone() },
         RunOrder { id: "a\0b".to_owned(), ..good.clone() },
         RunOrder { id: "x".repeat(65), ..good.clone() },
+        RunOrder { env: BTreeMap::from([(String::new(), "v".to_owned())]), ..good.clone() },
+        RunOrder { env: BTreeMap::from([("A=B".to_owned(), "v".to_owned())]), ..good.clone() },
+        RunOrder { env: BTreeMap::from([("A".to_owned(), "v\0".to_owned())]), ..good.clone() },
     ];
     for order in bad {
         let refused = commands.run(order.clone(), &News::nobody()).await;
@@ -205,6 +209,22 @@ async fn orders_that_cannot_be_tried_are_refused() {
     let long = RunOrder { command: format!("echo {} | wc -c", "x".repeat(100_000)), ..good.clone() };
     let finished = commands.run(long, &News::nobody()).await.unwrap();
     assert_eq!(finished.tail.trim(), "100001");
+}
+
+#[tokio::test]
+async fn variables_of_an_order_are_its_own_and_win() {
+    for tier in tiers() {
+        let home = Home::new();
+        let commands = home.commands(tier);
+        let env = [("LANG", "from the order"), ("TMPDIR", "/elsewhere")];
+        let env = env.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
+        let line = "echo \"$LANG $TMPDIR\"";
+        let order = RunOrder { env, ..home.order(&commands, line) };
+        let finished = commands.run(order, &News::nobody()).await.unwrap();
+        assert_eq!(finished.tail, "from the order /elsewhere\n", "tier {tier}");
+        let finished = commands.run(home.order(&commands, line), &News::nobody()).await.unwrap();
+        assert!(!finished.tail.contains("order") && !finished.tail.contains("elsewhere"), "{}", finished.tail);
+    }
 }
 
 #[tokio::test]

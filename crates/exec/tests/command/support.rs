@@ -1,5 +1,6 @@
 //! What the tests of commands share: a pod's places in a temporary directory, commands in a tier, news as they came.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -116,6 +117,7 @@ pub(crate) fn order_at(work: &Path, commands: &Commands, command: &str) -> RunOr
         cwd: work.to_owned(),
         timeout: Some(Duration::from_secs(30)),
         tty: false,
+        env: BTreeMap::new(),
     }
 }
 
