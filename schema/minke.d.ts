@@ -79,6 +79,80 @@ export type Answered = {
   by: Actor;
 };
 
+/** A question that has its answer. */
+export type AnsweredAsk = {
+  id: AskId;
+  decision: Decision;
+};
+
+/** A call as a client writes it. */
+export type ApiCall = {
+  name: string;
+  payload: ToolPayload;
+  raw_tool_call_id?: string | null;
+};
+
+/** What happens to a call, in order: the lines that event hooks get. */
+export type ApiEvent = {
+  type: "tool_lifecycle";
+  response_id: string;
+  tool_name: string;
+  phase: ToolPhase;
+  payload: unknown;
+} | {
+  type: "approval_lifecycle";
+  approval_id: string;
+  phase: ApprovalPhase;
+  reason?: string | null;
+} | {
+  type: "generic_event_frame";
+  frame: ApiFrame;
+};
+
+/** A frame of a call. */
+export type ApiFrame = {
+  event: "tool_call_start";
+  response_id: string;
+  call_id: CallId;
+  tool_name: string;
+  arguments?: unknown;
+} | {
+  event: "tool_call_result";
+  response_id: string;
+  call_id: CallId;
+  tool_name: string;
+  output: ApiOutput;
+} | {
+  event: "exec_approval_request";
+  request: ExecApprovalRequest;
+} | {
+  event: "error";
+  response_id: string;
+  code?: ErrorCode;
+  message: string;
+};
+
+/** What a tool said. */
+export type ApiOutput = {
+  type: "function";
+  body?: string | null;
+  success: boolean;
+  /** The whole of it, where `body` is only a part: `read_blob` gives it. */
+  blob?: string | null;
+} | {
+  type: "mcp";
+  result: unknown;
+};
+
+/** `approval/answer`: goes on with a call that waits. */
+export type ApprovalAnswer = {
+  approval_id: string;
+  decision: OlderDecision;
+  note?: string | null;
+};
+
+export type ApprovalPhase = "requested" | "approved" | "denied" | (string & {});
+
 export type Archived = {
   by: Actor;
 };
@@ -167,6 +241,8 @@ export type CallStage = "wished" | {
     digest: string;
     decision: Decision;
     note?: string | null;
+    /** The rule that is to be appended to the person's policy, if that was the answer. */
+    rule?: string | null;
   };
 } | {
   dispatched: Dispatched;
@@ -548,6 +624,25 @@ export type Event = {
   event: "shutdown";
 };
 
+/** Somebody is asked. */
+export type ExecApprovalRequest = {
+  call_id: CallId;
+  approval_id: string;
+  turn_id: string;
+  command: string;
+  cwd: string;
+  reason: string;
+  /** Nothing is asked about a connection itself. */
+  network_approval_context?: unknown;
+  proposed_execpolicy_amendment?: Array<string>;
+  proposed_network_policy_amendments?: Array<NetworkAmendment>;
+  /** No call asks for more than the pod has. */
+  additional_permissions?: Array<unknown>;
+  available_decisions: Array<OlderDecision>;
+};
+
+export type ExecutionKind = "shell" | "tool" | "mcp" | (string & {});
+
 /** Ignored by the fold. */
 export type Extension = {
   domain: string;
@@ -570,6 +665,8 @@ export type Facts = {
   last?: EndedRun | null;
   calls?: Array<OpenCall>;
   asks?: Array<OpenAsk>;
+  /** The questions that were answered last, oldest first: who answers one again is told that it is too late. */
+  answered?: Array<AnsweredAsk>;
   queue?: Array<Queued>;
   /** The queue waits for the next `run` or `resume`. */
   held?: boolean;
@@ -664,6 +761,7 @@ export type Grant = {
 };
 
 export type Granted = {
+  /** `call DIGEST`, or a rule as one line of TOML. */
   rule: string;
   reach: string;
 };
@@ -782,9 +880,25 @@ export type Invoke = {
   continues?: RunId | null;
 };
 
+/** The result of `tool/invoke`. One that says `approval_required` is followed by another when the call has ended. */
+export type InvokeResult = {
+  ok: boolean;
+  status: InvokeStatus;
+  execution_kind: ExecutionKind;
+  response_id: string;
+  /** Absent if the call never came so far. */
+  precheck?: Precheck | null;
+  output?: ApiOutput | null;
+  error?: string | null;
+  approval_id?: string | null;
+  events?: Array<ApiFrame>;
+};
+
 export type InvokeStart = {
   kind: Trigger;
 };
+
+export type InvokeStatus = "completed" | "failed" | "denied" | "approval_required" | "timeout" | "cancelled" | (string & {});
 
 /** One piece of model-visible history. */
 export type Item = {
@@ -991,6 +1105,13 @@ export type LlmUsage = {
   cache_drop?: string | null;
 };
 
+/** A shell line. */
+export type LocalShell = {
+  command: string;
+  cwd?: string | null;
+  timeout_ms?: number | null;
+};
+
 export type McpServer = {
   server: string;
   status: McpStatus;
@@ -1088,6 +1209,12 @@ export type Method = {
   method: "get_history";
 };
 
+/** A proposed rule for a host. */
+export type NetworkAmendment = {
+  host: string;
+  action: string;
+};
+
 /** A notification or a report on its way into the context. */
 export type Note = {
   seq: number;
@@ -1104,6 +1231,26 @@ export type Nothing = { [name: string]: unknown };
 export type Notify = {
   message: string;
   auto_run?: boolean;
+};
+
+/** A decision: a word, or an object with the word as its `type`. */
+export type OlderDecision = {
+  type: "approved";
+} | {
+  type: "approved_for_session";
+} | {
+  type: "approved_rule";
+} | {
+  type: "denied";
+} | {
+  type: "abort";
+} | {
+  type: "approved_execpolicy_amendment";
+  proposed_execpolicy_amendment?: Array<string>;
+} | {
+  type: "network_policy_amendment";
+  host: string;
+  action: string;
 };
 
 /** An operation that was accepted: the same `op_id` again gets the same answer. */
@@ -1221,6 +1368,8 @@ export type Parent = {
 
 export type Permission = "read" | "write" | (string & {});
 
+export type Phase = "allowed" | "needs_approval" | "forbidden" | (string & {});
+
 /** What a child tells its parent. */
 export type PodEvent = {
   kind: "turn_ended";
@@ -1270,6 +1419,21 @@ export type PodRow = {
 export type Position = {
   seq: number;
   h: Chain;
+};
+
+/** What the gate says of a call before it runs. */
+export type Precheck = {
+  /** The shell line; of other calls the tool's name. */
+  command: string;
+  cwd: string;
+  execution_kind: ExecutionKind;
+  /** Not forbidden. */
+  allow: boolean;
+  requires_approval: boolean;
+  matched_rule?: string | null;
+  phase: Phase;
+  reason: string;
+  requirement: Requirement;
 };
 
 /** What a call would change, found by reading only. */
@@ -1424,6 +1588,22 @@ export type ReportParams = ({
 export type Request = {
   id?: Id;
 } & Method;
+
+/** What it takes for the call to run. */
+export type Requirement = {
+  type: "skip";
+  bypass_sandbox: boolean;
+  reason: string;
+  proposed_execpolicy_amendment?: Array<string>;
+} | {
+  type: "needs_approval";
+  reason: string;
+  proposed_execpolicy_amendment?: Array<string>;
+  proposed_network_policy_amendments?: Array<NetworkAmendment>;
+} | {
+  type: "forbidden";
+  reason: string;
+};
 
 export type Reserved = {
   input: number;
@@ -1801,6 +1981,35 @@ export type ToolDispatch = {
   /** If they are not the model's own. */
   arguments?: Text | null;
 };
+
+/** `tool/invoke`: the thread's pod runs it, through its own gate. */
+export type ToolInvoke = {
+  /** Older clients name none in the body; then the address must. */
+  thread_id?: string | null;
+  call: ApiCall;
+  cwd?: string | null;
+};
+
+/** What is called, and with what. */
+export type ToolPayload = {
+  type: "function";
+  arguments: string;
+} | {
+  type: "custom";
+  input: string;
+} | {
+  type: "local_shell";
+  params: LocalShell;
+} | {
+  type: "mcp";
+  server: string;
+  tool: string;
+  /** JSON text, or the JSON itself. */
+  raw_arguments?: unknown;
+  raw_tool_call_id?: string | null;
+};
+
+export type ToolPhase = "precheck" | "dispatching" | "completed" | "failed" | (string & {});
 
 /** At most one per call; with `by` of a client's call it is not history. */
 export type ToolResult = {

@@ -359,7 +359,7 @@ data! {
     }
 
     pub struct AskEvent {
-        pub ask: Ask,
+        pub ask: Box<Ask>,
     }
 
     pub struct Answered {

@@ -4,6 +4,7 @@
 //! nobody sends one by hand. Here: shapes, their written form, the line codec. Elsewhere: sockets (`driver`, `client`),
 //! what a method does (`pod`).
 
+pub mod api;
 mod choice;
 mod codec;
 mod event;

@@ -84,7 +84,7 @@ fn news(entry: &Entry, out: &mut Vec<Event>) {
             error: None,
         })),
         Kind::RunErrored(failed) => run_failed(failed.code.clone(), &failed.message, out),
-        Kind::Ask(ask) => out.push(Event::Ask(AskEvent { ask: ask.clone() })),
+        Kind::Ask(ask) => out.push(Event::Ask(AskEvent { ask: Box::new(ask.clone()) })),
         Kind::Answer(answer) => out.push(Event::Answered(Answered {
             ask: answer.id,
             decision: answer.decision.clone(),

@@ -9,6 +9,7 @@ use serde_json::{Map, Value, json};
 
 use minke_record::{Entry, RunId};
 
+use crate::api::{ApiEvent, ApprovalAnswer, InvokeResult, ToolInvoke};
 use crate::event::{Completions, Event, RewindTargets};
 use crate::frame::Frame;
 use crate::id::Id;
@@ -32,6 +33,11 @@ fn document() -> Value {
     let mut generator = SchemaSettings::draft2020_12().into_generator();
     let line = [generator.subschema_for::<Request>(), generator.subschema_for::<Frame>()];
     generator.subschema_for::<Entry>();
+    // The view of API clients on a call.
+    generator.subschema_for::<ToolInvoke>();
+    generator.subschema_for::<ApprovalAnswer>();
+    generator.subschema_for::<InvokeResult>();
+    generator.subschema_for::<ApiEvent>();
     let results = results(&mut generator);
     let mut definitions = generator.take_definitions(true);
     definitions.insert("Results".to_owned(), results);
