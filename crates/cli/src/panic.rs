@@ -23,7 +23,8 @@ pub(crate) fn report_to(around: &Surroundings) {
         let line = format!(
             "error: minke broke a promise of its own: {}\n  why: {said}\n  try: please report it; nothing written to \
              a session is lost\n",
-            what(info)
+            // A pod's stderr is kept beside its socket.
+            mask_shapes(what(info))
         );
         // If stderr is gone there is nobody left to be told.
         drop(std::io::stderr().write_all(line.as_bytes()));

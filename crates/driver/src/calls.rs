@@ -18,6 +18,7 @@ use minke_files::Files;
 use minke_llm::Cover;
 use minke_pod::{CallEnd, FileFound, Prepared, Said};
 use minke_record::{CallId, ImageBlob, Preview, SnapshotFile, Text, hex};
+use minke_secrets::kinds_in;
 use minke_tool::{Call, CommandNews, News, Place, Previewed, Tool, ToolError, ToolOutput};
 use sha2::{Digest, Sha256};
 use tokio::sync::mpsc;
@@ -26,6 +27,7 @@ use tokio::time::timeout;
 
 use crate::library::Library;
 use crate::mail::{Mail, TaskId};
+use crate::noticed::Noticed;
 use crate::panics::said;
 
 /// The tools of a pod, and the files that they work on.
@@ -48,6 +50,7 @@ pub(crate) struct Calls {
     next: TaskId,
     library: Library,
     mail: mpsc::Sender<Mail>,
+    noticed: Noticed,
 }
 
 impl Calls {
@@ -58,7 +61,9 @@ impl Calls {
         library: Library,
         mail: mpsc::Sender<Mail>,
     ) -> Calls {
+        let noticed = Noticed::new(library.clone(), mail.clone());
         Calls {
+            noticed,
             tools: Arc::new(toolbox.offered),
             clients: Arc::new(toolbox.clients),
             files: toolbox.files,
@@ -77,7 +82,11 @@ impl Calls {
         let hand = self.hand(&call_id);
         self.spawn(call_id, async move {
             let prepared = match hand.arguments(arguments).await {
-                Ok(arguments) => hand.prepare(&tool, arguments).await,
+                Ok(arguments) => {
+                    let place = format!("the arguments of {} ({tool})", hand.call_id);
+                    hand.noticed.look(&arguments, &place).await;
+                    hand.prepare(&tool, arguments).await
+                }
                 Err(why) => Err(why),
             };
             let prepared = match prepared {
@@ -97,6 +106,7 @@ impl Calls {
                 Err(message) => CallEnd::Failed { message },
             };
             let ended = hand.covered(ended).await;
+            hand.notice(&ended, &tool).await;
             hand.tell(Mail::CallEnded { task: hand.task, call_id: hand.call_id.clone(), ended }).await;
         });
     }
@@ -143,7 +153,13 @@ impl Calls {
             cover: Arc::clone(&self.cover),
             library: self.library.clone(),
             mail: self.mail.clone(),
+            noticed: self.noticed.clone(),
         }
+    }
+
+    /// Whoever looks for keys that nobody knows tells of them through this.
+    pub(crate) fn noticed(&self) -> Noticed {
+        self.noticed.clone()
     }
 
     fn spawn(&mut self, call_id: CallId, work: impl Future<Output = ()> + Send + 'static) {
@@ -164,6 +180,7 @@ struct Hand {
     cover: Arc<Cover>,
     library: Library,
     mail: mpsc::Sender<Mail>,
+    noticed: Noticed,
 }
 
 impl Hand {
@@ -215,7 +232,7 @@ impl Hand {
             Ok(tool) => tool,
             Err(message) => return CallEnd::Invalid { message },
         };
-        let call = Call { id: self.call_id.clone(), place: Arc::clone(&self.place), news: self.news() };
+        let call = Call::new(self.call_id.clone(), Arc::clone(&self.place), self.news());
         let longest = tool.deadline(arguments);
         let work = async { tool.run(arguments, &call).await };
         match timeout(longest, AssertUnwindSafe(work).catch_unwind()).await {
@@ -260,8 +277,13 @@ impl Hand {
         if images.is_empty() && rest.is_none() {
             return Ok(Said { summary, content, ..Said::default() });
         }
+        let cover = Arc::clone(&self.cover);
         let keep = move |library: &Library| {
             let put = |bytes: Vec<u8>| {
+                // A key is written nowhere but in its store.
+                if let [name, ..] = cover.names_in(&bytes).map_err(|e| e.to_string())?.as_slice() {
+                    return Err(format!("it holds the secret {name}"));
+                }
                 let kept = library.store().put_blob(library.session(), bytes);
                 kept.map(|name| name.blob).map_err(|e| e.to_string())
             };
@@ -269,16 +291,22 @@ impl Hand {
                 .into_iter()
                 .map(|image| Ok(ImageBlob { blob: put(image.bytes)?, media_type: image.media_type }));
             let images = shown.collect::<Result<Vec<_>, String>>()?;
+            let mut kinds = std::collections::BTreeSet::new();
             let rest = match rest {
-                Some(path) => Some(put(std::fs::read(&path).map_err(|e| e.to_string())?)?),
+                Some(path) => {
+                    let all = std::fs::read(&path).map_err(|e| e.to_string())?;
+                    kinds = kinds_in(&all);
+                    Some(put(all)?)
+                }
                 None => None,
             };
-            Ok((images, rest))
+            Ok((images, rest, kinds))
         };
         let kept: Result<_, String> = self.library.off_loop(keep).await;
-        let (images, rest) = kept.map_err(|why| {
+        let (images, rest, kinds) = kept.map_err(|why| {
             format!("it was done, but what it said could not be kept: {why}. Its summary: {summary}")
         })?;
+        self.noticed.tell(kinds, &format!("the output of {}", self.call_id)).await;
         Ok(Said { summary, content, images, rest })
     }
 
@@ -299,6 +327,21 @@ impl Hand {
         };
         // What was done is done; what it said may hold a key.
         covered.unwrap_or_else(|message| CallEnd::Failed { message })
+    }
+
+    /// Tells of what looks like a key in what the call came to.
+    async fn notice(&self, ended: &CallEnd, tool: &str) {
+        let place = format!("the result of {} ({tool})", self.call_id);
+        match ended {
+            CallEnd::Done(said) | CallEnd::TimedOut { said: Some(said), .. } => {
+                self.noticed.look(&said.summary, &place).await;
+                self.noticed.look(said.content.as_deref().unwrap_or_default(), &place).await;
+            }
+            CallEnd::Failed { message } | CallEnd::Invalid { message } => {
+                self.noticed.look(message, &place).await;
+            }
+            CallEnd::TimedOut { said: None, .. } => {}
+        }
     }
 
     async fn covered_words(&self, said: Said) -> Result<Said, String> {
@@ -339,7 +382,24 @@ fn prepare(
     place: &Place,
     (library, cover): (&Library, &Cover),
 ) -> Result<Prepared, ToolError> {
+    let unseen = |e: &dyn std::fmt::Display| {
+        ToolError::Failed(format!("nothing was done, since keys could not be looked for: {e}"))
+    };
+    if let [name, ..] = cover.meant_in(arguments).map_err(|e| unseen(&e))?.as_slice() {
+        return Err(ToolError::Invalid(format!(
+            "nothing was done: the arguments hold the secret {name}, which nobody passes on (`[secret {name}]` stands \
+             in its place wherever you see it). Change only what stands around it, or let the command read it from its \
+             variable or file"
+        )));
+    }
     let action = tool.prepare(arguments, place)?;
+    let touched = serde_json::to_vec(&action).map_err(|e| unseen(&e))?;
+    if let [name, ..] = cover.names_in(&touched).map_err(|e| unseen(&e))?.as_slice() {
+        // It would be judged and logged by its name, which cannot be shown.
+        return Err(ToolError::Failed(format!(
+            "nothing was done: a path or host that the call would touch holds the secret {name} in its name"
+        )));
+    }
     let own = tool.own(arguments)?;
     let mut prepared = Prepared { own, ..Prepared::new(tool.class(), action) };
     let (mut preview, before) = match tool.preview(arguments, &prepared.action, place) {
@@ -347,9 +407,6 @@ fn prepare(
         // What could not be looked at is judged by what it would touch; if it may be done, doing it says what is wrong.
         Ok(None) | Err(ToolError::Failed(_)) => return Ok(prepared),
         Err(e) => return Err(e),
-    };
-    let unseen = |e: &dyn std::fmt::Display| {
-        ToolError::Failed(format!("nothing was done, since keys could not be looked for: {e}"))
     };
     if let Some(diff) = &mut preview.diff {
         cover.hide(&mut [diff]).map_err(|e| unseen(&e))?;

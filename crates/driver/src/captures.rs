@@ -93,7 +93,9 @@ impl Hand {
             let kept = store.put_blob(self.library.session(), content);
             kept.map(|name| name.blob).map_err(std::io::Error::other)
         };
-        let taken = capture.capture(&self.files, when, &mut keep).map_err(|e| e.to_string())?;
+        let mut taken = capture.capture(&self.files, when, &mut keep).map_err(|e| e.to_string())?;
+        // A name that holds a key cannot be written down: what lies there is not known to undo.
+        taken.files.retain(|file| !self.cover.is_in(file.path.as_bytes()).unwrap_or(true));
         Ok(taken.files)
     }
 

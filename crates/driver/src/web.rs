@@ -6,12 +6,15 @@ use std::time::Duration;
 
 use minke_exec::address::{HostRules, Outside};
 use minke_exec::proxy::{Proxy, ProxyLimits, ProxySettings, Tally};
-use minke_manifest::{Network, WebSearchSection, WebSection};
+use minke_llm::Cover;
+use minke_manifest::{Manifest, Network, WebSearchSection, WebSection};
 use minke_tools::{FetchSettings, SearchKind, SearchSettings, WebSettings};
 use serde_json::json;
 use tokio::sync::mpsc;
 
 use crate::mail::Mail;
+
+const BRAVE: &str = "brave";
 
 /// What the web tools are made from; a word that cannot be used is told.
 pub(crate) fn settings(web: Option<&WebSection>, notices: &mut Vec<String>) -> WebSettings {
@@ -35,15 +38,14 @@ pub(crate) fn settings(web: Option<&WebSection>, notices: &mut Vec<String>) -> W
 }
 
 fn search_settings(search: &WebSearchSection) -> Result<SearchSettings, String> {
-    let (kind, usual) = match search.provider.as_str() {
-        "brave" => (SearchKind::Brave, Some("BRAVE_API_KEY")),
-        "searxng" => (SearchKind::Searxng, None),
+    let kind = match search.provider.as_str() {
+        BRAVE => SearchKind::Brave,
+        "searxng" => SearchKind::Searxng,
         other => {
             return Err(format!("web.search.provider is `{other}`: there are `brave` and `searxng`"));
         }
     };
-    let variable = search.api_key_env.clone().or(usual.map(ToOwned::to_owned));
-    let key = variable.map(|name| -> Arc<dyn Fn() -> Result<String, String> + Send + Sync> {
+    let key = key_variable(search).map(|name| -> Arc<dyn Fn() -> Result<String, String> + Send + Sync> {
         Arc::new(move || {
             let found = std::env::var(&name).ok().filter(|key| !key.is_empty());
             found.ok_or_else(|| format!("the variable {name}, which holds its key, is not set"))
@@ -53,20 +55,41 @@ fn search_settings(search: &WebSearchSection) -> Result<SearchSettings, String> 
     Ok(SearchSettings { base_url: search.base_url.clone(), key, timeout, ..SearchSettings::new(kind) })
 }
 
+/// The variables that a manifest names and that hold secrets: what they hold is hidden like a provider's key.
+pub(crate) fn secret_variables(manifest: &Manifest) -> Vec<String> {
+    let search = manifest.web.as_ref().and_then(|web| web.search.as_ref());
+    let search = search.and_then(key_variable);
+    let passed = manifest.sandbox.env.pass.iter().filter(|name| minke_exec::names_a_secret(name)).cloned();
+    search.into_iter().chain(passed).collect()
+}
+
+/// The variable that holds the key of a search service.
+fn key_variable(search: &WebSearchSection) -> Option<String> {
+    let usual = (search.provider == BRAVE).then(|| "BRAVE_API_KEY".to_owned());
+    search.api_key_env.clone().or(usual)
+}
+
 /// The proxy of the pod's commands, if they may reach anything. Every connection is told to the log.
 pub(crate) fn proxy(
     network: &Network,
     socket: &Path,
     mail: &mpsc::Sender<Mail>,
+    cover: &Arc<Cover>,
 ) -> Result<Option<Proxy>, String> {
     let rules = match network {
         Network::Off => return Ok(None),
         Network::On => HostRules::Public,
         Network::Hosts(hosts) => HostRules::list(hosts).map_err(|e| format!("sandbox.network: {e}"))?,
     };
-    let mail = mail.clone();
+    let (mail, cover) = (mail.clone(), Arc::clone(cover));
     let tell = move |tally: Tally| {
-        let Tally { host, port, up, down, allowed, why } = tally;
+        let Tally { mut host, port, up, down, allowed, mut why } = tally;
+        // A name can be made of anything that a command has read.
+        let texts = &mut [&mut host, &mut why];
+        if !cover.hide_at_once(texts) && cover.hide(texts).is_err() {
+            let unseen = "not shown, since keys could not be hidden";
+            (host, why) = (unseen.to_owned(), unseen.to_owned());
+        }
         let told = json!({
             "host": host, "port": port, "up": up, "down": down, "allowed": allowed, "why": why,
         });

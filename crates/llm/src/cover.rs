@@ -27,8 +27,9 @@ pub(crate) struct KnownKeys {
 
 impl KnownKeys {
     pub(crate) fn new(catalog: &Catalog, around: &Around) -> KnownKeys {
+        let variables = catalog.key_variables().into_iter().chain(around.secrets.iter().cloned());
         KnownKeys {
-            variables: catalog.key_variables().into_iter().collect(),
+            variables: variables.collect(),
             files: catalog.key_files().into_iter().map(|file| place(file, around)).collect(),
             store: around.config_dir.as_deref().map(KeyStore::in_config),
             env: around.env.clone(),
@@ -91,6 +92,35 @@ impl Cover {
         self.with(Redactor::stream)
     }
 
+    /// The names of the keys in these bytes if no place of keys has changed since they were last looked for.
+    pub fn names_at_once(&self, bytes: &[u8]) -> Option<Vec<String>> {
+        let known = self.known.get()?;
+        let made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
+        let (looks, redactor) = made.as_ref()?;
+        (*looks == known.looks()).then(|| redactor.names_in(bytes))
+    }
+
+    /// The names of the keys in these bytes. Reads files: not for the loop.
+    pub fn names_in(&self, bytes: &[u8]) -> Result<Vec<String>, CatalogError> {
+        self.with(|redactor| redactor.names_in(bytes))
+    }
+
+    /// The names of the keys in this text, and of those that something stands for. Reads files: not for the loop.
+    pub fn meant_in(&self, text: &str) -> Result<Vec<String>, CatalogError> {
+        self.with(|redactor| {
+            let mut names = redactor.names_in(text.as_bytes());
+            names.extend(redactor.masks_in(text));
+            names.sort();
+            names.dedup();
+            names
+        })
+    }
+
+    /// What hides keys, as they are known now. Reads files: not for the loop.
+    pub(crate) fn redactor(&self) -> Result<Redactor, CatalogError> {
+        self.with(Redactor::clone)
+    }
+
     /// Whether there is a key in these bytes. Reads files: not for the loop.
     pub fn is_in(&self, bytes: &[u8]) -> Result<bool, CatalogError> {
         self.with(|redactor| matches!(redactor.bytes(bytes), Cow::Owned(_)))
@@ -132,6 +162,23 @@ mod tests {
     use minke_secrets::Secret;
 
     use super::*;
+
+    #[test]
+    fn other_variables_are_hidden_and_named() {
+        let around = Around::here("/nowhere", None)
+            .with_env(|name| (name == "MY_TOKEN").then(|| "planted-token-123".to_owned()))
+            .with_secrets(vec!["MY_TOKEN".to_owned()]);
+        let cover = Cover::new(around);
+        assert_eq!(cover.names_at_once(b"planted-token-123"), None, "nobody has looked yet");
+        let mut text = "it is planted-token-123".to_owned();
+        cover.hide(&mut [&mut text]).unwrap();
+        assert!(!text.contains("planted"), "{text}");
+        let names = cover.names_in(b"x planted-token-123").unwrap();
+        assert!(names.len() == 1 && names[0].contains("MY_TOKEN"), "{names:?}");
+        assert_eq!(cover.names_at_once(b"planted-token-123"), Some(names.clone()));
+        assert_eq!(cover.names_in(text.as_bytes()).unwrap(), Vec::<String>::new());
+        assert_eq!(cover.meant_in(&text).unwrap(), names);
+    }
 
     #[test]
     fn a_key_that_was_stored_meanwhile_is_hidden_too() {

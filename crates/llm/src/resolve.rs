@@ -18,6 +18,7 @@ use thiserror::Error;
 
 use crate::around::Around;
 use crate::catalog::{Auth, Catalog, CatalogError, Entry, Origin, Prices, split};
+use crate::cover::Cover;
 use crate::keys::{Keys, may_have_key};
 use crate::near;
 use crate::pick::{Field, Picker, scheme_default};
@@ -329,7 +330,8 @@ fn scripted(reference: &str, around: &Around) -> Result<Resolved, ResolveError> 
         Source::BuiltIn(name, text) => Scripted::parse(name, text, &around.cwd)?,
         Source::File(path) => Scripted::load(path, &around.cwd)?,
     }
-    .with_pod(around.pod.clone());
+    .with_pod(around.pod.clone())
+    .covered(Arc::new(Cover::new(around.clone())));
     let model = source.name();
     // Its price is 0 unless the user gives it one; the embedded catalog is not read for it.
     let prices = Catalog::load(around.config_dir.as_deref())?.users_prices(SCRIPTED, &model);

@@ -21,5 +21,5 @@ pub use error::SecretError;
 pub use find::{Found, Lookup, Source, find, known};
 pub use redact::{REDACTED_MIN, Redactor, Stream, TextStream};
 pub use secret::{SECRET_BYTES, Secret};
-pub use shape::{Shaped, kinds, mask_shapes, shape, shapes_in};
+pub use shape::{Shaped, kinds, kinds_in, mask_shapes, shape, shapes_in};
 pub use store::KeyStore;

@@ -147,6 +147,17 @@ pub fn shape(text: &str) -> Option<&'static str> {
     next(text.as_bytes(), 0).map(|shaped| shaped.kind)
 }
 
+/// The kinds of all keys in these bytes.
+pub fn kinds_in(bytes: &[u8]) -> BTreeSet<&'static str> {
+    let mut kinds = BTreeSet::new();
+    let mut from = 0;
+    while let Some(found) = next(bytes, from) {
+        kinds.insert(found.kind);
+        from = found.at.end;
+    }
+    kinds
+}
+
 /// Everything in a text that looks like a key, in order.
 pub fn shapes_in(text: &str) -> impl Iterator<Item = Shaped> {
     let mut from = 0;

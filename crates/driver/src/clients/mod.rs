@@ -5,6 +5,7 @@
 //! Invariant: reader and writer of a connection are tasks of their own; neither waits for the other, and the loop waits
 //! for neither (`a_large_snapshot_does_not_block_a_client_that_writes_and_closes`).
 
+pub(crate) mod guard;
 pub(crate) mod reading;
 pub(crate) mod writing;
 
@@ -23,6 +24,7 @@ use tokio::net::UnixStream;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::task::JoinSet;
 
+use self::guard::Guard;
 use crate::library::Library;
 use crate::mail::Mail;
 use crate::stream::{Cursor, Stream, Ticket};
@@ -295,15 +297,21 @@ pub(crate) struct Clients {
     stream: Arc<Stream>,
     library: Library,
     mail: mpsc::Sender<Mail>,
+    guard: Guard,
     next: ClientId,
     uid: u32,
 }
 
 impl Clients {
-    pub(crate) fn new(stream: Arc<Stream>, library: Library, mail: mpsc::Sender<Mail>) -> Clients {
+    pub(crate) fn new(
+        stream: Arc<Stream>,
+        library: Library,
+        mail: mpsc::Sender<Mail>,
+        guard: Guard,
+    ) -> Clients {
         let uid = rustix::process::geteuid().as_raw();
         let (readers, writers) = (JoinSet::new(), JoinSet::new());
-        Clients { connected: HashMap::new(), readers, writers, stream, library, mail, next: 0, uid }
+        Clients { connected: HashMap::new(), readers, writers, stream, library, mail, guard, next: 0, uid }
     }
 
     pub(crate) fn count(&self) -> usize {
@@ -330,6 +338,7 @@ impl Clients {
             stream: Arc::clone(&self.stream),
             library: self.library.clone(),
             mail: self.mail.clone(),
+            guard: self.guard.clone(),
         };
         self.readers.spawn(reading::read(Arc::clone(&client), read, door));
         let writing =

@@ -19,6 +19,7 @@ use tokio::net::unix::OwnedReadHalf;
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
+use super::guard::{Guard, guarded};
 use super::{Asked, Asker, Client, ForOne, refusal_line};
 use crate::library::Library;
 use crate::mail::Mail;
@@ -32,6 +33,7 @@ pub(crate) struct Door {
     pub(crate) stream: Arc<Stream>,
     pub(crate) library: Library,
     pub(crate) mail: mpsc::Sender<Mail>,
+    pub(crate) guard: Guard,
 }
 
 /// Reads a client to its end.
@@ -71,7 +73,20 @@ impl Reading {
     /// Acts on every whole line; `false` if the connection is to be closed.
     async fn take_lines(&mut self, lines: &mut LineReader) -> bool {
         while let Some(line) = lines.next() {
+            let secrets = match &line {
+                Ok(text) => self.door.guard.secrets_in(text, &self.door.library).await,
+                Err(_) => Ok(Vec::new()),
+            };
             let fault = match line.map(Request::parse) {
+                Ok(parsed) if secrets.as_ref().map_or(true, |names| !names.is_empty()) => {
+                    match guarded(parsed, secrets) {
+                        Ok(request) => {
+                            self.request(request).await;
+                            continue;
+                        }
+                        Err(bad) => bad,
+                    }
+                }
                 Ok(Ok(request)) => {
                     self.request(request).await;
                     continue;
@@ -105,6 +120,9 @@ impl Reading {
                 self.join_unasked().await;
                 let waiting = self.client.may_ask().await;
                 let asker = Asker { client: Arc::clone(&self.client), id, waiting };
+                if let Method::Run(run) = &method {
+                    self.door.guard.notice(&run.input).await;
+                }
                 if let Method::Run(run) = &mut method
                     && let Err(refusal) = self.door.library.take_in(&mut run.input).await
                 {

@@ -18,8 +18,9 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use futures_util::StreamExt;
-use minke_model::{ATTEMPTS, Model, ModelStream, Prompt};
+use minke_model::{ATTEMPTS, Model, ModelEvent, ModelStream, Prompt};
 use minke_record::Purpose;
+use minke_secrets::Redactor;
 
 use choose::{Answer, choose};
 pub(crate) use choose::{Attempt, text_of};
@@ -29,16 +30,20 @@ use reading::SCRIPT_BYTES;
 pub use reading::ScriptError;
 use script::Script;
 
+use crate::cover::Cover;
+use crate::veil::Veil;
+
 /// Scripts in the binary, by name.
 pub(crate) const BUILT_IN: &[(&str, &str)] = &[("demo", include_str!("../../scripts/demo.toml"))];
 
 /// A model that plays a script.
-#[derive(Debug)]
 pub struct Scripted {
     script: Arc<Script>,
     cwd: PathBuf,
     /// The pod that asks, if there is one.
     pod: Option<String>,
+    /// Hides keys in what it says, as in what any model says.
+    cover: Option<Arc<Cover>>,
     tried: Mutex<Tried>,
 }
 
@@ -64,13 +69,20 @@ impl Scripted {
     /// Reads a script from its text; `name` is what errors call it.
     pub fn parse(name: &str, text: &str, cwd: &Path) -> Result<Scripted, ScriptError> {
         let script = Arc::new(Script::parse(name, text)?);
-        Ok(Scripted { script, cwd: cwd.to_owned(), pod: None, tried: Mutex::default() })
+        Ok(Scripted { script, cwd: cwd.to_owned(), pod: None, cover: None, tried: Mutex::default() })
     }
 
     /// The same for the pod of this name, which may have turns of its own.
     #[must_use]
     pub fn with_pod(mut self, name: Option<String>) -> Scripted {
         self.pod = name;
+        self
+    }
+
+    /// The same, saying nothing that this hides.
+    #[must_use]
+    pub(crate) fn covered(mut self, cover: Arc<Cover>) -> Scripted {
+        self.cover = Some(cover);
         self
     }
 
@@ -84,10 +96,25 @@ impl Scripted {
     }
 }
 
+impl std::fmt::Debug for Scripted {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Scripted")
+            .field("script", &self.script)
+            .field("pod", &self.pod)
+            .finish_non_exhaustive()
+    }
+}
+
 impl Model for Scripted {
     fn ask(&self, prompt: Arc<Prompt>) -> ModelStream {
         let attempt = self.attempt(&prompt);
-        let Played { beats, .. } = self.answer(&prompt, attempt);
+        let Played { mut beats, .. } = self.answer(&prompt, attempt);
+        if let Some(cover) = &self.cover {
+            beats = match cover.redactor() {
+                Ok(redactor) => veiled(beats, redactor),
+                Err(e) => refuse(&format!("keys could not be hidden in what the script says: {e}")),
+            };
+        }
         stream(taping::taped(beats, &prompt))
     }
 }
@@ -120,6 +147,36 @@ impl Scripted {
             "the script {name} has no turn left{whose} after {ended} replies: add turns, or `loop = true`"
         )
     }
+}
+
+/// The beats without the keys in them. They are recorded so, too.
+fn veiled(beats: Vec<Beat>, redactor: Redactor) -> Vec<Beat> {
+    if redactor.is_empty() {
+        return beats;
+    }
+    let mut veil = Veil::new(redactor.clone());
+    let mut out = Vec::with_capacity(beats.len());
+    let show = |events: Vec<ModelEvent>, out: &mut Vec<Beat>| {
+        let spoken = events.into_iter().filter(|event| !matches!(event, ModelEvent::Tape(_)));
+        out.extend(spoken.map(Beat::Event));
+    };
+    for beat in beats {
+        let mut events = Vec::new();
+        match beat {
+            Beat::Event(event) => {
+                veil.pass(vec![event], &mut events);
+                show(events, &mut out);
+            }
+            Beat::Fail(mut failure) => {
+                veil.flush(&mut events);
+                show(events, &mut out);
+                failure.message = redactor.text(&failure.message).into_owned();
+                out.push(Beat::Fail(failure));
+            }
+            Beat::Wait(time) => out.push(Beat::Wait(time)),
+        }
+    }
+    out
 }
 
 /// The beats as a stream that waits and yields as one from a network would.
