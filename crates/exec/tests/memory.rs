@@ -2,6 +2,8 @@
 //!
 //! Whether a tier was tried is seen by the helper: each execution of it leaves a line.
 
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
@@ -10,6 +12,9 @@ use minke_exec::fence::{EnvRules, Fence, FenceError, FenceSpec, Helper, Limits, 
 use minke_exec::probe::{known_tier_in, remember_in};
 use minke_policy::Tier;
 use minke_record::Scope;
+
+/// Something done to the file.
+type Damage<'a> = Box<dyn Fn() + 'a>;
 
 struct World {
     _dir: tempfile::TempDir,
@@ -95,10 +100,10 @@ fn what_somebody_could_have_written_is_not_believed() {
         std::fs::File::options().write(true).open(world.file()).unwrap().set_modified(time).unwrap();
     };
     let day = Duration::from_secs(24 * 60 * 60 + 60);
-    let mut cases: Vec<(&str, Box<dyn Fn() + '_>)> = vec![
+    let mut cases: Vec<(&str, Damage<'_>)> = vec![
         ("empty", Box::new(|| replaced(""))),
         ("no text", Box::new(|| std::fs::write(world.file(), [0xff, 0, 0xfe]).unwrap())),
-        ("cut", Box::new(|| replaced(&good[..good.len() - 1]))),
+        ("cut", Box::new(|| replaced(good.trim_end()))),
         ("more behind it", Box::new(|| replaced(&format!("{good}tier A\n")))),
         ("no tier", Box::new(|| replaced(&line("tier ", "tier Z")))),
         ("a weak tier", Box::new(|| replaced(&line("tier ", "tier B")))),

@@ -113,7 +113,9 @@ fn enclose(plan: OwnedFd, held: Held, layers: &[Layer], mut waiting: Waiting) ->
         .step(|| "telling the init what to do".to_owned())?;
     drop((plan, held));
     // The line stays open to the end: by its end the init would learn that this process is gone.
-    waiting.pid.take().map(wait_for);
+    if let Some(pid) = waiting.pid.take() {
+        wait_for(pid);
+    }
     Ok(())
 }
 
