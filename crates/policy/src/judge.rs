@@ -27,6 +27,8 @@ const DEVICES: [&str; 8] = [
     "/dev/stdout",
     "/dev/stderr",
 ];
+/// How the reason begins why a line is not one that a shell could read; `what_cannot_be_parsed_asks` keeps it so.
+const SYNTAX: &str = "syntax";
 /// How much of a command a reason repeats.
 const SHOWN_CHARS: usize = 160;
 
@@ -252,15 +254,16 @@ impl<'a, 'p> Looked<'a, 'p> {
         self.allow()
     }
 
-    /// Why a line that cannot be read is asked about: nobody could tell whether a rule denies what it hides.
+    /// Why a line is asked about whatever its commands: it is not one that the shell could read, or nobody can tell
+    /// whether a rule is about what it hides.
     pub(crate) fn unreadable(&self) -> Option<String> {
         let why = self.unsure?;
-        let hidden = hides_rules(self.by.rules);
-        if self.by.posture == Posture::Full && hidden.is_none() {
-            return None;
+        if let Some(placed) = hides_rules(self.by.rules) {
+            let origin = &placed.origin;
+            return Some(format!("the line could hide what the rule at {origin} is about: {why}"));
         }
-        let rule = hidden.map(|placed| format!(", so the rule at {} could be about it", placed.origin));
-        Some(format!("it cannot be said what the line would run{}: {why}", rule.unwrap_or_default()))
+        let broken = why.starts_with(SYNTAX) || self.open.iter().any(|part| matches!(part, Part::Line));
+        (broken && self.by.posture != Posture::Full).then(|| format!("the line cannot be read: {why}"))
     }
 
     /// The parts that no rule decided and that the posture asks about.

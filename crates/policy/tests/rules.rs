@@ -215,7 +215,7 @@ fn an_allow_rule_fits_only_what_begins_with_its_words() {
         { action = "allow", command = "./run.sh" },
         { action = "allow", command = "python -m pytest" },
         { action = "allow", command = "git --no-pager log" },
-        { action = "allow", command = "docker compose up" },
+        { action = "allow", command = "gh pr view" },
     ]"#,
     );
     for line in [
@@ -237,7 +237,6 @@ fn an_allow_rule_fits_only_what_begins_with_its_words() {
         "python -m pytest -q",
         "RUST_LOG=debug cargo test",
         "git --no-pager log -3",
-        "docker compose up -d",
         "cargo test | sort",
         "ls > out.txt",
         "ls > /dev/null",

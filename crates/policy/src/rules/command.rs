@@ -361,6 +361,7 @@ pub(super) fn proposable(command: &Command) -> Option<Vec<&str>> {
     let (names, _) = named(&command.words)?;
     let first = *names.first()?;
     let alone = names.len() < 2 && (table::runs(first) || table::arity(&names) > 1);
+    let alone = alone || table::wraps(first);
     let dangerous = table::dangers(&names).any(|danger| danger == "*");
     (!first.contains('/') && !alone && !dangerous && !table::is_grave(&names)).then_some(names)
 }

@@ -379,8 +379,7 @@ fn too_bare(rule: &Rule) -> Option<String> {
     let [name] = words.as_slice() else { return None };
     (rule.action == Judgement::Allow && table::runs(name)).then(|| {
         format!(
-            "{} allows `{name}` with a script that is named, or as what runs another allowed command, and nothing that \
-             hands it code; say more words for more",
+            "{} allows `{name}` with a script that is named and nothing that hands it code; say more words for more",
             rule.line()
         )
     })

@@ -343,8 +343,5 @@ pub(crate) fn openings<'a>(by: &Judging<'_>, redirect: &'a Redirect) -> Opening<
 
 /// Whether a line that cannot be read could hide a command that a rule asks about or denies.
 pub(crate) fn hides_rules(rules: &RuleSet) -> Option<&Placed> {
-    rules.rules.iter().find(|placed| {
-        placed.rule.action != Judgement::Allow
-            && (placed.rule.command.is_some() || placed.rule.path.is_some())
-    })
+    rules.rules.iter().find(|placed| placed.rule.action != Judgement::Allow && placed.rule.command.is_some())
 }

@@ -32,6 +32,7 @@ struct Known {
     pattern: bool,
     program: bool,
     runs: bool,
+    wraps: bool,
     grave: bool,
 }
 
@@ -62,6 +63,7 @@ impl Table {
             ("pattern", []) => known.pattern = true,
             ("program", []) => known.program = true,
             ("runs", []) => known.runs = true,
+            ("wraps", []) => known.wraps = true,
             ("grave", []) => known.grave = true,
             _ => return None,
         }
@@ -143,9 +145,14 @@ pub(super) fn has_program(names: &[&str]) -> bool {
     TABLE.of(names).any(|known| known.program)
 }
 
-/// Whether it is an interpreter, a shell or a launcher.
+/// Whether it is an interpreter, a shell or a launcher that is told what to run in a way of its own.
 pub(super) fn runs(name: &str) -> bool {
     TABLE.of(&[name]).any(|known| known.runs)
+}
+
+/// Whether it runs the command that its words name, which is judged beside it.
+pub(super) fn wraps(name: &str) -> bool {
+    TABLE.of(&[name]).any(|known| known.wraps)
 }
 
 /// Whether no rule is proposed for it.
