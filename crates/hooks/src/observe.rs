@@ -9,7 +9,7 @@
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use minke_exec::command::HookExit;
 use minke_exec::fence::Exit;
@@ -23,8 +23,9 @@ use crate::hook::{Handler, Hook};
 use crate::http::Web;
 use crate::map::{Frames, Happened, Mapper};
 use crate::payload::payload;
+use crate::question::Question;
 use crate::sink;
-use crate::steer::{self, ANSWER_BYTES, Hooks};
+use crate::steer::{self, ANSWER_BYTES, Heard, Hooks, Said};
 
 /// So far behind it is told, once, and once more when it has caught up.
 pub const LAG_TOLD: u64 = 256;
@@ -110,6 +111,23 @@ impl Hooks {
             all.push(progress);
         }
         Observers { head, ending, tasks, all, tell: observing.tell }
+    }
+
+    /// Tells one thing, once, to those who would be told it afterwards: to see what becomes of it.
+    pub async fn tell(&self, sample: &Question) -> Vec<Heard> {
+        let mut heard = Vec::new();
+        for hook in self.hooks.iter().filter(|hook| !hook.steers() && self.fits(hook, sample)) {
+            let text = self.told(sample);
+            let began = Instant::now();
+            let said = match give(hook, &self.around, &self.web, text).await {
+                Ok(()) => Said::Nothing,
+                Err(Undelivered::Later(why) | Undelivered::LeftOut(why) | Undelivered::Never(why)) => {
+                    Said::Problem(why)
+                }
+            };
+            heard.push(self.heard(hook, began.elapsed(), said));
+        }
+        heard
     }
 }
 
@@ -322,7 +340,8 @@ impl Observer {
         while !rest.is_empty() {
             let count = self.bite(rest);
             let (bite, others) = rest.split_at_checked(count).unwrap_or((rest, &[]));
-            match self.give(bite).await {
+            let text: Vec<u8> = bite.iter().flat_map(|line| line.text.iter().copied()).collect();
+            match give(&self.hook, &self.around, &self.web, text).await {
                 Ok(()) => {
                     if self.progress.set_why(None) {
                         self.tell("is told what happens again".to_owned());
@@ -366,46 +385,6 @@ impl Observer {
         lines.iter().take_while(fits).count().max(1)
     }
 
-    async fn give(&self, bite: &[Line]) -> Result<(), Undelivered> {
-        let text: Vec<u8> = bite.iter().flat_map(|line| line.text.iter().copied()).collect();
-        match &self.hook.handler {
-            Handler::Command(line) => self.run(line, &text).await,
-            Handler::Http(url) => {
-                let posted = self.web.post(url, text, self.hook.timeout, ANSWER_BYTES).await;
-                posted.map(|_| ()).map_err(|no| {
-                    if no.later {
-                        Undelivered::Later(no.why)
-                    } else {
-                        Undelivered::LeftOut(format!("{}; this event is left out", no.why))
-                    }
-                })
-            }
-            Handler::File(path) => {
-                let path = path.clone();
-                let appended = blocking(move || sink::append(&path, &text)).await;
-                appended
-                    .unwrap_or_else(|| Err("writing stopped unexpectedly".to_owned()))
-                    .map_err(Undelivered::Later)
-            }
-            Handler::Socket(path) => {
-                sink::send(path, &text, self.hook.timeout).await.map_err(Undelivered::Later)
-            }
-            Handler::Broken(why) => Err(Undelivered::Never(why.clone())),
-        }
-    }
-
-    /// A command that ran was told, whatever it made of it.
-    async fn run(&self, line: &str, text: &[u8]) -> Result<(), Undelivered> {
-        if self.around.commands.is_none() {
-            return Err(Undelivered::Never(steer::NO_FENCE.to_owned()));
-        }
-        match steer::run(&self.hook, &self.around, line, text, ANSWER_BYTES).await {
-            Ok(end) if end.how == HookExit::Exited(Exit::Code(0)) => Ok(()),
-            Ok(end) => Err(Undelivered::LeftOut(steer::failure(&self.hook, &end, ANSWER_BYTES))),
-            Err(why) => Err(Undelivered::Later(why)),
-        }
-    }
-
     async fn keep(&self, at: At) {
         let cursor = self.cursor.clone();
         if let Some(Err(why)) = blocking(move || cursor.save(at)).await {
@@ -441,6 +420,43 @@ impl Observer {
     fn tell(&self, what: String) {
         let what = crate::payload::covered(&what, &self.around);
         (self.observing.tell)(format!("hook {}: {what}", self.hook.name));
+    }
+}
+
+/// Gives lines to a hook.
+async fn give(hook: &Hook, around: &Around, web: &Web, text: Vec<u8>) -> Result<(), Undelivered> {
+    match &hook.handler {
+        Handler::Command(line) => run(hook, around, line, &text).await,
+        Handler::Http(url) => {
+            web.post(url, text, hook.timeout, ANSWER_BYTES).await.map(|_| ()).map_err(|no| {
+                if no.later {
+                    Undelivered::Later(no.why)
+                } else {
+                    Undelivered::LeftOut(format!("{}; this event is left out", no.why))
+                }
+            })
+        }
+        Handler::File(path) => {
+            let path = path.clone();
+            let appended = blocking(move || sink::append(&path, &text)).await;
+            appended
+                .unwrap_or_else(|| Err("writing stopped unexpectedly".to_owned()))
+                .map_err(Undelivered::Later)
+        }
+        Handler::Socket(path) => sink::send(path, &text, hook.timeout).await.map_err(Undelivered::Later),
+        Handler::Broken(why) => Err(Undelivered::Never(why.clone())),
+    }
+}
+
+/// A command that ran was told, whatever it made of it.
+async fn run(hook: &Hook, around: &Around, line: &str, text: &[u8]) -> Result<(), Undelivered> {
+    if around.commands.is_none() {
+        return Err(Undelivered::Never(steer::NO_FENCE.to_owned()));
+    }
+    match steer::run(hook, around, line, text, ANSWER_BYTES).await {
+        Ok(end) if end.how == HookExit::Exited(Exit::Code(0)) => Ok(()),
+        Ok(end) => Err(Undelivered::LeftOut(steer::failure(hook, &end, ANSWER_BYTES))),
+        Err(why) => Err(Undelivered::Later(why)),
     }
 }
 

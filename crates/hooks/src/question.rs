@@ -84,6 +84,28 @@ impl Question {
         Question::new(Event::ShellEnv, json!({ "command": command, "cwd": cwd }))
     }
 
+    /// Something that could happen, to try hooks with; `sample` is set in it. It is about a call of this tool and this
+    /// path where an event has them.
+    pub fn sample(event: Event, tool: &str, path: &str) -> Question {
+        let mut question = match event {
+            Event::UserPrompt => Question::user_prompt("a sample prompt", &Actor::person("cli")),
+            Event::BeforeStop => Question::before_stop("a sample reply", 0),
+            Event::PodSpawn => Question::pod_spawn("sample", &json!({ "task": "a sample task" })),
+            Event::ShellEnv => Question::shell_env("true", path),
+            _ => Question::new(event, sample_fields(event, tool, path)),
+        };
+        if event.has_tool() {
+            question.tool = Some(tool.to_owned());
+            question.paths = vec![path.to_owned()];
+        }
+        if event == Event::BeforeTool {
+            question.input = question.fields.get("input").cloned();
+            question.may_rewrite = true;
+        }
+        question.fields.insert("sample".to_owned(), true.into());
+        question
+    }
+
     fn new(event: Event, fields: Value) -> Question {
         let mut all = Map::new();
         all.insert("type".to_owned(), event.as_str().into());
@@ -98,5 +120,33 @@ impl Question {
             input: None,
             may_rewrite: event == Event::UserPrompt,
         }
+    }
+}
+
+fn sample_fields(event: Event, tool: &str, path: &str) -> Value {
+    let shell = tool.starts_with("Bash");
+    let input = if shell { json!({ "command": "true" }) } else { json!({ "file_path": path }) };
+    let action = if shell {
+        json!({ "command": "true", "commands": ["true"], "side_effects": true })
+    } else {
+        json!({ "writes": [path], "side_effects": true })
+    };
+    let verdict = json!({ "outcome": "allow", "reason": "a sample" });
+    match event {
+        Event::SessionStart => json!({ "epoch": 1, "version": env!("CARGO_PKG_VERSION") }),
+        Event::BeforeTool => json!({ "call_id": "sample", "tool": tool, "input": input, "action": action,
+                                     "preview": null, "verdict": verdict, "may_rewrite": true }),
+        Event::AfterTool => json!({ "call_id": "sample", "tool": tool, "input": input, "action": action,
+                                    "outcome": "done", "is_error": false, "summary": "a sample result" }),
+        Event::Ask => json!({ "id": "sample", "kind": "approval", "call_id": "sample", "tool": tool,
+                              "text": "may this sample be done?", "action": action, "verdict": verdict,
+                              "options": ["approved", "denied"] }),
+        Event::RunEnd => json!({ "result": "finished" }),
+        Event::PodEnd => json!({ "name": "sample", "outcome": "stopped" }),
+        Event::Compact => json!({ "segment": 2, "before": 100_000, "after": 10_000 }),
+        Event::Job => json!({ "state": "working", "note": "a sample" }),
+        Event::Lifecycle => json!({ "type": "tool_lifecycle", "response_id": "sample", "tool_name": tool,
+                                    "phase": "completed", "payload": { "ok": true } }),
+        Event::UserPrompt | Event::BeforeStop | Event::PodSpawn | Event::ShellEnv => json!({}),
     }
 }

@@ -15,7 +15,7 @@ use tokio::io::AsyncWriteExt;
 use tokio::net::UnixStream;
 
 /// How often, and how far apart, the lock of a file is tried: another pod appends to it at this moment.
-const LOCK_TRIES: u32 = 100;
+const LOCK_TRIES: u32 = 20;
 const LOCK_PAUSE: Duration = Duration::from_millis(10);
 
 /// Appends lines to a file, in one write. Blocks.

@@ -122,17 +122,12 @@ impl Hooks {
 
     /// Asks all hooks that fit. Dropping the future ends what was started for it.
     pub async fn ask(&self, question: &Question) -> Steered {
-        let fits = |hook: &&Arc<Hook>| {
-            hook.event == question.event
-                && hook.steers()
-                && hook.when.fits(question.tool.as_deref(), &question.paths, &self.around.cwd)
-        };
+        let fits = |hook: &&Arc<Hook>| hook.steers() && self.fits(hook, question);
         let asked: Vec<Arc<Hook>> = self.hooks.iter().filter(fits).cloned().collect();
         if asked.is_empty() {
             return Steered::nothing();
         }
-        let mut told = payload(&self.around, now(), question.fields.clone()).to_string().into_bytes();
-        told.push(b'\n');
+        let told = self.told(question);
         let heard = if told.len() > QUESTION_BYTES {
             let why = format!(
                 "it was not asked: what it would be told has {} bytes, more than {QUESTION_BYTES}",
@@ -143,6 +138,18 @@ impl Hooks {
             self.ask_all(&asked, told).await
         };
         self.put_together(question, &asked, heard)
+    }
+
+    pub(crate) fn fits(&self, hook: &Hook, question: &Question) -> bool {
+        hook.event == question.event
+            && hook.when.fits(question.tool.as_deref(), &question.paths, &self.around.cwd)
+    }
+
+    /// What a hook reads: one line of JSON.
+    pub(crate) fn told(&self, question: &Question) -> Vec<u8> {
+        let mut told = payload(&self.around, now(), question.fields.clone()).to_string().into_bytes();
+        told.push(b'\n');
+        told
     }
 
     async fn ask_all(&self, asked: &[Arc<Hook>], told: Vec<u8>) -> Vec<Heard> {
@@ -181,7 +188,7 @@ impl Hooks {
             .collect()
     }
 
-    fn heard(&self, hook: &Hook, took: Duration, said: Said) -> Heard {
+    pub(crate) fn heard(&self, hook: &Hook, took: Duration, said: Said) -> Heard {
         let cover = |text: String| covered(&text, &self.around);
         let said = match said {
             Said::Nothing => Said::Nothing,

@@ -8,11 +8,14 @@
 //! (`tests/fence.rs`, `what_is_held_cannot_be_moved_aside`).
 
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::fs::File;
 use std::io;
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{AtFlags, FileType, Mode, OFlags};
+use rustix::io::Errno;
 
 use super::helper::{Failure, Step};
 use super::placeholders::{self, Kind};
@@ -327,30 +330,41 @@ fn room(tmp: &Path, below: &Path, is_directory: bool) -> io::Result<()> {
     let count = below.components().count();
     for (place, part) in below.iter().enumerate() {
         let wants_directory = place + 1 < count || is_directory;
-        let there = rustix::fs::statat(&dir, part, AtFlags::SYMLINK_NOFOLLOW);
-        let kind = there.map(|there| FileType::from_raw_mode(there.st_mode));
-        let fits = match kind {
-            Ok(FileType::Directory) => wants_directory,
-            Ok(FileType::RegularFile) => !wants_directory,
-            _ => false,
-        };
-        if !fits {
-            if let Ok(kind) = kind {
-                let how = if kind == FileType::Directory { AtFlags::REMOVEDIR } else { AtFlags::empty() };
-                rustix::fs::unlinkat(&dir, part, how)?;
+        let mut tries = 1;
+        while let Err(error) = room_at(&dir, part, wants_directory) {
+            // Another command of this pod makes the same room at this moment
+            // (`commands_that_start_at_once_make_one_room`).
+            if tries == ROOM_TRIES || !matches!(error, Errno::EXIST | Errno::NOENT) {
+                return Err(error.into());
             }
-            if wants_directory {
-                rustix::fs::mkdirat(&dir, part, Mode::from_raw_mode(0o755))?;
-            } else {
-                let new = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::CLOEXEC;
-                drop(rustix::fs::openat(&dir, part, new, Mode::from_raw_mode(0o644))?);
-            }
+            tries += 1;
         }
         if wants_directory {
             dir = rustix::fs::openat(&dir, part, inside, Mode::empty())?;
         }
     }
     Ok(())
+}
+
+/// How often making a room is tried when somebody else is at it. Once more is enough if that is another fence.
+const ROOM_TRIES: u32 = 8;
+
+/// One step of it.
+fn room_at(dir: &OwnedFd, part: &OsStr, wants_directory: bool) -> Result<(), Errno> {
+    let there = rustix::fs::statat(dir, part, AtFlags::SYMLINK_NOFOLLOW);
+    let kind = there.map(|there| FileType::from_raw_mode(there.st_mode));
+    match kind {
+        Ok(FileType::Directory) if wants_directory => return Ok(()),
+        Ok(FileType::RegularFile) if !wants_directory => return Ok(()),
+        Ok(FileType::Directory) => rustix::fs::unlinkat(dir, part, AtFlags::REMOVEDIR)?,
+        Ok(_) => rustix::fs::unlinkat(dir, part, AtFlags::empty())?,
+        Err(_) => {}
+    }
+    if wants_directory {
+        return rustix::fs::mkdirat(dir, part, Mode::from_raw_mode(0o755));
+    }
+    let new = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::CLOEXEC;
+    rustix::fs::openat(dir, part, new, Mode::from_raw_mode(0o644)).map(drop)
 }
 
 /// `None` if nothing is there.
@@ -381,6 +395,24 @@ mod tests {
         assert_eq!(Layer::decode(&bytes).unwrap(), layers);
         for end in 0..bytes.len() {
             assert!(Layer::decode(&bytes[..end]).is_err(), "cut at {end}");
+        }
+    }
+
+    #[test]
+    fn commands_that_start_at_once_make_one_room() {
+        for _ in 0..50 {
+            let tmp = tempfile::tempdir().unwrap();
+            let begin = std::sync::Barrier::new(8);
+            std::thread::scope(|scope| {
+                for _ in 0..8 {
+                    scope.spawn(|| {
+                        begin.wait();
+                        room(tmp.path(), Path::new("a/b/c/d"), true).unwrap();
+                        room(tmp.path(), Path::new("a/b/file"), false).unwrap();
+                    });
+                }
+            });
+            assert!(tmp.path().join("a/b/c/d").is_dir() && tmp.path().join("a/b/file").is_file());
         }
     }
 
