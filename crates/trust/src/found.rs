@@ -3,7 +3,7 @@
 //! Elsewhere: how it is found (`look`), whether somebody agreed to it (`store`).
 
 use std::fmt::Write as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use sha2::{Digest, Sha256};
 
@@ -233,11 +233,6 @@ impl Found {
             }
         }
         text
-    }
-
-    /// Whether this is what lies in `workspace`.
-    pub fn is_of(&self, workspace: &Path) -> bool {
-        self.workspace == workspace
     }
 }
 
