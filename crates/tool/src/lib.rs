@@ -5,6 +5,7 @@
 
 mod news;
 
+use std::collections::BTreeMap;
 use std::future::Future;
 use std::path::PathBuf;
 use std::pin::Pin;
@@ -31,6 +32,15 @@ pub struct Call {
     pub id: CallId,
     pub place: Arc<Place>,
     pub news: News,
+    /// Variables for the command that it runs, over all others; their values are nobody's to show.
+    pub env: Arc<BTreeMap<String, String>>,
+}
+
+impl Call {
+    /// One that brings no variables.
+    pub fn new(id: impl Into<CallId>, place: impl Into<Arc<Place>>, news: News) -> Call {
+        Call { id: id.into(), place: place.into(), news, env: Arc::default() }
+    }
 }
 
 /// What a call came to.

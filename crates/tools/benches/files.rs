@@ -36,7 +36,7 @@ fn measure(place_name: &str, dir: &Path, rounds: usize) {
     let config = FilesConfig { scope: scope.clone(), ..FilesConfig::default() };
     let tools = minke_tools::file_tools(&Arc::new(Files::new(config).expect("the scope can be held")));
     let place = Arc::new(Place { cwd: root.clone(), scope });
-    let call = Call { id: "c".into(), place, news: News::nobody() };
+    let call = Call::new("c", place, News::nobody());
     let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
     let run = |name: &str, arguments: Value| -> Duration {
         let tool = tools.iter().find(|tool| tool.spec().name == name).expect("a file tool");

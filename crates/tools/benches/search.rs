@@ -166,7 +166,7 @@ impl Bench<'_> {
     fn ours(&self, case: &Case) -> Duration {
         let tool = self.tools.iter().find(|tool| tool.spec().name == case.tool).expect("it is a search tool");
         let place = Place { cwd: self.root.to_owned(), scope: Scope::write(self.root.to_string_lossy()) };
-        let call = Call { id: "bench".into(), place: Arc::new(place), news: News::nobody() };
+        let call = Call::new("bench", place, News::nobody());
         let arguments = case.ours.to_string();
         let start = Instant::now();
         let output = self.runtime.block_on(tool.run(&arguments, &call)).expect("the search works");

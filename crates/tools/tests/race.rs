@@ -127,8 +127,7 @@ const AT_ONCE: u64 = 256;
 fn call(house: &House, tools: &[Arc<dyn Tool>], calls: u64, tally: &Tally) {
     let runtime = tokio::runtime::Builder::new_current_thread().max_blocking_threads(2).build().unwrap();
     let scope = Scope::write(house.at("in").to_string_lossy());
-    let call =
-        Call { id: "c".into(), place: Arc::new(Place { cwd: house.at("in"), scope }), news: News::nobody() };
+    let call = Call::new("c", Place { cwd: house.at("in"), scope }, News::nobody());
     let tool = |name: &str| tools.iter().find(|tool| tool.spec().name == name).unwrap();
     let (read, write, edit) = (tool("Read"), tool("Write"), tool("Edit"));
     let start = |n: u64| {

@@ -16,7 +16,7 @@ fn tool(cwd: &Path) -> Arc<dyn Tool> {
 }
 
 fn call(place: Place) -> Call {
-    Call { id: "c".into(), place: place.into(), news: News::nobody() }
+    Call::new("c", place, News::nobody())
 }
 
 fn place(cwd: &Path) -> Place {

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use minke_exec::address::{Outside, Resolve, Resolving};
-use minke_record::{CallId, Class};
+use minke_record::Class;
 use minke_tool::{Call, News, Place, Tool, ToolError, ToolOutput};
 use minke_tools::{FetchSettings, SearchKind, SearchSettings, WebSettings, web_tools, web_tools_in};
 use serde_json::{Value, json};
@@ -112,7 +112,7 @@ fn redirect(to: &str) -> Vec<u8> {
 
 fn call() -> Call {
     let place = Place { cwd: "/".into(), scope: minke_record::Scope::default() };
-    Call { id: CallId::from("call_1"), place: Arc::new(place), news: News::nobody() }
+    Call::new("call_1", place, News::nobody())
 }
 
 /// WebFetch in a network where every public address leads to one server.

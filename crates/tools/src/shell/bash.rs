@@ -20,6 +20,10 @@ use crate::arguments::{output, parse};
 const TIMEOUT: Duration = Duration::from_secs(120);
 const TIMEOUT_MOST: Duration = Duration::from_secs(600);
 
+/// How many commands of a line, and how much of each, a person is shown.
+const SHOWN_MOST: usize = 32;
+const SHOWN_CHARS: usize = 200;
+
 /// How the pod names the calls of its model; a client's call cannot be named so.
 const POD_NAMED: &str = "call_";
 
@@ -119,7 +123,8 @@ impl Tool for Bash {
 
     fn prepare(&self, arguments: &str, _place: &Place) -> Result<Action, ToolError> {
         let command = Checked::parse(arguments)?.command;
-        Ok(Action { command: Some(command), side_effects: true, ..Action::default() })
+        let commands = shown(&command);
+        Ok(Action { command: Some(command), commands, side_effects: true, ..Action::default() })
     }
 
     fn deadline(&self, arguments: &str) -> Duration {
@@ -135,6 +140,21 @@ impl Tool for Bash {
     }
 }
 
+/// The commands that a line would run, for a person who is asked. What is cut says so: policy reads the line itself.
+fn shown(line: &str) -> Vec<String> {
+    let mut all = minke_policy::shell::read(line).shown();
+    let more = all.len().saturating_sub(SHOWN_MOST);
+    if more > 0 {
+        all.truncate(SHOWN_MOST - 1);
+        all.push(format!("… and {} more", more + 1));
+    }
+    let cut = |one: String| match one.char_indices().nth(SHOWN_CHARS) {
+        None => one,
+        Some(_) => one.chars().take(SHOWN_CHARS - 1).chain(['…']).collect(),
+    };
+    all.into_iter().map(cut).collect()
+}
+
 async fn run(
     commands: Arc<Commands>,
     checked: Checked,
@@ -143,11 +163,11 @@ async fn run(
 ) -> Result<ToolOutput, ToolError> {
     let Checked { command, timeout, background, tty } = checked;
     let line = first_line(&command);
-    let (cwd, news) = (call.place.cwd.clone(), call.news);
+    let (cwd, news, env) = (call.place.cwd.clone(), call.news, (*call.env).clone());
     // What is kept of its output is found again by the call's name. Only names that the pod gave are names of files.
     let named = !background && call.id.0.starts_with(POD_NAMED) && !call.id.0.contains(['/', '\0']);
     let id = if named { call.id.0 } else { commands.new_id() };
-    let order = RunOrder { id, command, cwd, timeout, tty };
+    let order = RunOrder { id, command, cwd, timeout, tty, env };
     let made = room.make(&commands).await;
     if background {
         let id = order.id.clone();

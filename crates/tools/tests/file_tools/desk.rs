@@ -54,7 +54,7 @@ impl Desk {
     }
 
     pub(crate) async fn run_text(&self, tool: &str, arguments: &str) -> Result<ToolOutput, ToolError> {
-        let call = Call { id: "c".into(), place: Arc::clone(&self.place), news: News::nobody() };
+        let call = Call::new("c", Arc::clone(&self.place), News::nobody());
         self.tool(tool).run(arguments, &call).await
     }
 

@@ -35,7 +35,7 @@ impl Tools {
     }
 
     pub(crate) fn call(&self) -> Call {
-        Call { id: "c".into(), place: self.place.clone(), news: News::nobody() }
+        Call::new("c", self.place.clone(), News::nobody())
     }
 
     pub(crate) async fn raw(&self, name: &str, arguments: &str) -> Result<ToolOutput, ToolError> {
