@@ -26,10 +26,12 @@ mod load;
 mod map;
 mod near;
 mod observe;
+mod observer;
 mod payload;
 mod question;
 mod sink;
 mod steer;
+mod table;
 mod verdict;
 
 pub use around::{Around, Cover};
