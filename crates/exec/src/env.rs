@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
 /// `sandbox.env` of a manifest.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -95,6 +96,12 @@ fn is_listed(name: &str) -> bool {
     PLAIN.contains(&name) || TOOL_CHAINS.contains(&name) || name.starts_with("LC_")
 }
 
+/// A path without what is looked for from wherever one stands: `.` in it means the programs of the repository.
+fn absolute_parts(path: &OsStr) -> OsString {
+    let parts = path.as_bytes().split(|byte| *byte == b':').filter(|part| part.starts_with(b"/"));
+    OsString::from_vec(parts.collect::<Vec<&[u8]>>().join(&b':'))
+}
+
 /// The environment of a command, from what the pod has. Sorted by name, each name once.
 pub(crate) fn build(
     rules: &EnvRules,
@@ -106,6 +113,9 @@ pub(crate) fn build(
         })
     };
     let mut built: BTreeMap<OsString, OsString> = inherited.filter(|(name, _)| passes(name)).collect();
+    if let Some(path) = built.get_mut(OsStr::new("PATH")) {
+        *path = absolute_parts(path);
+    }
     for (name, value) in &rules.set {
         built.insert(name.into(), value.into());
     }
@@ -147,6 +157,19 @@ mod tests {
         let built = build(&rules, inherited.into_iter());
         let expected = [("CARGO_HOME", "v"), ("LANG", "C"), ("LC_ALL", "v"), ("TERM", "v")];
         assert_eq!(built, expected.map(|(name, value)| (name.into(), value.into())).into());
+    }
+
+    /// Else the programs of whatever repository a command stands in would come first.
+    #[test]
+    fn a_path_leads_nowhere_from_where_one_stands() {
+        for (path, expected) in [
+            (".:/bin:./bin::/usr/bin:", "/bin:/usr/bin"),
+            ("/bin:/usr/bin", "/bin:/usr/bin"),
+            ("~/bin:bin", ""),
+        ] {
+            let built = build(&EnvRules::default(), std::iter::once(("PATH".into(), path.into())));
+            assert_eq!(built[OsStr::new("PATH")], expected, "{path}");
+        }
     }
 
     #[test]

@@ -194,6 +194,10 @@ impl Watching<'_> {
     }
 
     async fn snapshot(&mut self, snapshot: &Snapshot) -> Result<Option<Ending>, Failure> {
+        // First: a short run may be over by now.
+        for notice in &snapshot.greeting.notices {
+            self.watch.screen.note(notice);
+        }
         for entry in &snapshot.entries {
             if let Some(ending) = self.entry(entry).await? {
                 return Ok(Some(ending));
@@ -201,9 +205,6 @@ impl Watching<'_> {
         }
         if self.seen.run.is_some() {
             self.voice.in_flight(&snapshot.in_flight)?;
-        }
-        for notice in &snapshot.greeting.notices {
-            self.watch.screen.note(notice);
         }
         if matches!(self.watch.which, Which::Input { .. }) {
             self.stands_still(&snapshot.status).await?;

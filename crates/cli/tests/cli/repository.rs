@@ -14,12 +14,12 @@ use crate::world::{Done, World, commands_are_held};
 
 mod variants;
 
-use variants::{FILES, GIT, Git, INNER, Land, OURS, OUTER, SECRET, Variant, hooks};
+use variants::{FILES, GIT, Git, INNER, Land, OURS, OUTER, SECRET, Variant, hook};
 
 /// Opening takes less, on a machine that has nothing else to do.
 const SOON: Duration = Duration::from_secs(2);
 const ANSWERS: &str = "[[turn]]\ntext = \"Hello.\"\n";
-const WORKS: &str = "[[turn]]\n[[turn.call]]\ntool = \"Read\"\nargs = { file_path = \"AGENTS.md\" }\n[[turn.call]]\ntool = \"Bash\"\nargs = { command = \"git status\", timeout = 20000 }\n[[turn]]\ntext = \"Done.\"\n";
+const WORKS: &str = "[[turn]]\n[[turn.call]]\ntool = \"Read\"\nargs = { file_path = \"AGENTS.md\" }\n[[turn.call]]\ntool = \"Bash\"\nargs = { command = \"git status\", timeout = 20 }\n[[turn]]\ntext = \"Done.\"\n";
 const READS: &str = "[[turn]]\n[[turn.call]]\ntool = \"Read\"\nargs = { file_path = \"AGENTS.md\" }\n[[turn]]\ntext = \"Done.\"\n";
 
 /// A machine with an ordinary repository that is copied for each trick.
@@ -91,7 +91,7 @@ fn copy(from: &Path, to: &Path) {
     fs::create_dir_all(to).unwrap();
     for entry in fs::read_dir(from).unwrap() {
         let (from, to) = (entry.as_ref().unwrap().path(), to.join(entry.unwrap().file_name()));
-        if from.is_dir() { copy(&from, &to) } else { drop(fs::copy(&from, &to).unwrap()) }
+        if from.is_dir() { copy(&from, &to) } else { assert!(fs::copy(&from, &to).is_ok()) }
     }
 }
 
@@ -167,7 +167,14 @@ fn open_all(yard: &Yard, variants: &[Variant], working: bool) -> (Duration, &'st
         // The machine may have much else to do; then the ordinary one took long, too.
         assert!(took < SOON.max(usual * 4), "{name}: {took:?}, an ordinary one {usual:?}");
         slowest = slowest.max((took, name));
-        check_log(variant, &land, &yard.log(&pod), &ordinary);
+        let log = yard.log(&pod);
+        check_log(variant, &land, &log, &ordinary);
+        let outcomes: Vec<&Value> =
+            log.iter().map(|entry| &entry["outcome"]).filter(|o| o.is_string()).collect();
+        assert_eq!(outcomes.is_empty(), !working, "{name}");
+        assert!(!outcomes.contains(&&Value::from("invalid")), "{name}: {outcomes:?}");
+        let ran = log.iter().any(|entry| entry["kind"] == "tool_dispatch" && entry["tool"] == "Bash");
+        assert_eq!(ran, script == "works.toml", "{name}");
         // Thousands of files are not kept until the end.
         fs::remove_dir_all(land.work).unwrap();
     }
@@ -251,7 +258,7 @@ fn hooks_of_a_workspace_run_once_it_is_trusted_and_not_after_a_change() {
     }
     let yard = Yard::new();
     let land = yard.land("trusted");
-    land.put(".minke/hooks.toml", hooks(&land));
+    land.put(".minke/hooks.toml", hook(&land, "before_tool"));
     let trusted = yard.world.run(&["trust", "--yes", land.work.to_str().unwrap()]);
     assert_eq!(trusted.code, Some(0), "{}", trusted.err);
     let (done, _) = yard.open(&land, "first", "works.toml");
@@ -260,7 +267,7 @@ fn hooks_of_a_workspace_run_once_it_is_trusted_and_not_after_a_change() {
     assert!(land.work.join(INNER).exists(), "trusted hooks run: {}", done.err);
     assert!(!land.outside.join(OUTER).exists(), "and the fence holds them");
     fs::remove_file(land.work.join(INNER)).unwrap();
-    land.put(".minke/hooks.toml", hooks(&land) + "# changed\n");
+    land.put(".minke/hooks.toml", hook(&land, "before_tool") + "# changed\n");
     let (done, _) = yard.open(&land, "second", "works.toml");
     assert!(done.err.contains(".minke/hooks.toml changed"), "{}", done.err);
     assert!(!land.work.join(INNER).exists(), "changed hooks do not run");

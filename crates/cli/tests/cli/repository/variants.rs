@@ -223,12 +223,16 @@ pub(super) const GIT: [Variant; 18] = [
     stuck(".git/config of 10 GB", |land| land.sparse(".git/config")),
 ];
 
-/// Every hook that hooks.toml knows, each with the bait.
-pub(super) fn hooks(land: &Land) -> String {
+/// A hook with the bait.
+pub(super) fn hook(land: &Land, event: &str) -> String {
+    format!("[[hook]]\nevent = \"{event}\"\ncommand = '''{}'''\n", land.bait())
+}
+
+/// One for everything that a hook can be asked or told.
+fn hooks(land: &Land) -> String {
     let events =
         ["session_start", "user_prompt", "before_tool", "after_tool", "before_stop", "run_end", "shell_env"];
-    let hook = |event: &&str| format!("[[hook]]\nevent = \"{event}\"\ncommand = '''{}'''\n", land.bait());
-    events.iter().map(hook).collect()
+    events.iter().map(|event| hook(land, event)).collect()
 }
 
 pub(super) const OURS: [Variant; 24] = [
