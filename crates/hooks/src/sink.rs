@@ -21,8 +21,8 @@ const LOCK_PAUSE: Duration = Duration::from_millis(10);
 /// Appends lines to a file, in one write. Blocks.
 pub(crate) fn append(path: &Path, lines: &[u8]) -> Result<(), String> {
     let failed = |what: &str, error: io::Error| format!("{} cannot be {what}: {error}", path.display());
-    let place = place(path).map_err(|error| failed("reached", error))?;
-    let mut file = open(&place).map_err(|error| failed("opened", error))?;
+    make_way(path).map_err(|error| failed("reached", error))?;
+    let mut file = open(path).map_err(|error| failed("opened", error))?;
     let meta = file.metadata().map_err(|error| failed("looked at", error))?;
     if !meta.is_file() {
         return Err(format!("{} is no file: lines are appended to files only", path.display()));
@@ -42,18 +42,26 @@ pub(crate) fn append(path: &Path, lines: &[u8]) -> Result<(), String> {
     Err(failed("written", why))
 }
 
-/// Where a path leads: what exists of its directories is followed, what does not is made.
-fn place(path: &Path) -> io::Result<PathBuf> {
-    let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?;
-    let dir = path.parent().ok_or(io::ErrorKind::InvalidInput)?;
-    if !dir.exists() {
-        std::fs::DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
+/// Where a path leads now: what exists of its directories is followed. Asked once, when hooks are read: what somebody
+/// makes of those directories later is not followed.
+pub(crate) fn resolved(path: &Path) -> PathBuf {
+    for dir in path.ancestors().skip(1) {
+        let Ok(real) = dir.canonicalize() else { continue };
+        return path.strip_prefix(dir).map_or_else(|_| path.to_owned(), |rest| real.join(rest));
     }
-    Ok(dir.canonicalize()?.join(name))
+    path.to_owned()
+}
+
+/// Makes the directories that are missing.
+fn make_way(path: &Path) -> io::Result<()> {
+    match path.parent() {
+        Some(dir) if !dir.exists() => std::fs::DirBuilder::new().recursive(true).mode(0o700).create(dir),
+        _ => Ok(()),
+    }
 }
 
 /// Opens exactly this place. Nothing that waits (a pipe without a reader) holds it up.
-fn open(place: &Path) -> io::Result<File> {
+fn open(path: &Path) -> io::Result<File> {
     let flags = OFlags::WRONLY
         | OFlags::APPEND
         | OFlags::CREATE
@@ -65,16 +73,16 @@ fn open(place: &Path) -> io::Result<File> {
     #[cfg(target_os = "linux")]
     let opened = rustix::fs::openat2(
         rustix::fs::CWD,
-        place,
+        path,
         flags,
         mode,
         rustix::fs::ResolveFlags::NO_SYMLINKS | rustix::fs::ResolveFlags::NO_MAGICLINKS,
     );
     #[cfg(not(target_os = "linux"))]
-    let opened = rustix::fs::open(place, flags, mode);
+    let opened = rustix::fs::open(path, flags, mode);
     match opened {
         Ok(file) => Ok(File::from(file)),
-        Err(Errno::LOOP) => Err(io::Error::other("it is a link, and links are not followed")),
+        Err(Errno::LOOP) => Err(io::Error::other("there is a link on the way, and it is not followed")),
         Err(Errno::NXIO) => Err(io::Error::other("it is no file")),
         Err(error) => Err(error.into()),
     }
@@ -134,6 +142,27 @@ mod tests {
         assert!(append(Path::new("/dev/null"), b"{}\n").is_err());
         assert_eq!(std::fs::read_to_string(at("target")).unwrap(), "before\n");
         drop(listener);
+    }
+
+    #[test]
+    fn a_directory_that_becomes_a_link_is_not_followed() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().canonicalize().unwrap().join(name);
+        std::fs::create_dir(at("real")).unwrap();
+        std::fs::create_dir(at("elsewhere")).unwrap();
+        symlink(at("real"), at("known")).unwrap();
+        // A link that was there when it was read is a person's own.
+        let file = resolved(&at("known/logs/x.jsonl"));
+        assert_eq!(file, at("real/logs/x.jsonl"));
+        append(&file, b"{}\n").unwrap();
+        std::fs::rename(at("real/logs"), at("real/old")).unwrap();
+        symlink(at("elsewhere"), at("real/logs")).unwrap();
+        if cfg!(target_os = "linux") {
+            let why = append(&file, b"{}\n").unwrap_err();
+            assert!(why.contains("link"), "{why}");
+            assert_eq!(std::fs::read_dir(at("elsewhere")).unwrap().count(), 0);
+        }
+        assert_eq!(resolved(Path::new("/no/such/x")), Path::new("/no/such/x"));
     }
 
     #[test]

@@ -31,6 +31,8 @@ use crate::verdict::{self, CONTEXT_CHARS, ENV_BYTES, REASON_CHARS, Verdict, cut}
 pub const ANSWER_BYTES: usize = 64 * 1024;
 /// What a hook is told at most: a call that is larger cannot be looked at.
 pub const QUESTION_BYTES: usize = 8 * 1024 * 1024;
+/// How long one question may take, however many hooks there are: those that were not heard by then gave no verdict.
+const LONGEST: Duration = Duration::from_secs(300);
 /// So many hooks of one question run at once.
 const AT_ONCE: usize = 8;
 /// The exit that says no.
@@ -167,20 +169,23 @@ impl Hooks {
                 (number, began.elapsed(), said)
             });
         }
-        while let Some(done) = asking.join_next().await {
-            if let Ok((number, took, said)) = done
-                && let Some(hook) = asked.get(number)
-            {
-                heard.insert(number, self.heard(hook, took, said));
+        let hear = async {
+            while let Some(done) = asking.join_next().await {
+                if let Ok((number, took, said)) = done
+                    && let Some(hook) = asked.get(number)
+                {
+                    heard.insert(number, self.heard(hook, took, said));
+                }
             }
-        }
-        let lost = |hook: &Arc<Hook>| {
-            self.heard(
-                hook,
-                Duration::ZERO,
-                Said::Problem("asking it stopped unexpectedly: this is a defect of Minke".into()),
-            )
         };
+        let in_time = tokio::time::timeout(LONGEST, hear).await.is_ok();
+        asking.shutdown().await;
+        let why = if in_time {
+            "asking it stopped unexpectedly: this is a defect of Minke".to_owned()
+        } else {
+            format!("it was not heard within {} s, beside {} others", LONGEST.as_secs(), asked.len() - 1)
+        };
+        let lost = |hook: &Arc<Hook>| self.heard(hook, Duration::ZERO, Said::Problem(why.clone()));
         asked
             .iter()
             .enumerate()

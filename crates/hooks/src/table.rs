@@ -181,7 +181,11 @@ impl Reading<'_> {
                     self.wrong(value, format!("`{key}` is an absolute path without `..`"));
                     return None;
                 }
-                Some(if key == "file" { Handler::File(path) } else { Handler::Socket(path) })
+                Some(if key == "file" {
+                    Handler::File(crate::sink::resolved(&path))
+                } else {
+                    Handler::Socket(path)
+                })
             }
         }
     }
