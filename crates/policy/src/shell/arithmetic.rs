@@ -8,7 +8,11 @@ impl Parser<'_, '_> {
     /// An expression up to its close: `))`, `]`, or `;` in the head of a `for`.
     pub(super) fn arithmetic(&mut self, close: &str) -> Read<()> {
         let start = self.pos;
-        self.nested("(( ))", |parser| parser.expression(close))?;
+        if let Err(reason) = self.nested("(( ))", |parser| parser.expression(close)) {
+            // Should it be commands after all, they are seen from here on.
+            self.pos = start;
+            return Err(reason);
+        }
         let text = self.slice(start, self.pos).to_owned();
         self.evaluates(&text);
         Ok(())

@@ -82,7 +82,8 @@ pub(super) fn what(name: &str, words: &[Word], found: &mut Found) -> Option<What
         "unset" => names(arguments, found),
         "wait" => names(arguments, found),
         "let" => evaluates(arguments, found),
-        "declare" | "typeset" | "local" | "readonly" | "export" => declared(arguments),
+        "export" => exported(arguments, found),
+        "declare" | "typeset" | "local" | "readonly" => declared(arguments),
         "test" | "[" => tests(arguments),
         "cd" | "pushd" | "popd" => {
             found.moves();
@@ -213,6 +214,16 @@ fn evaluates(arguments: &[Word], found: &mut Found) -> What {
         }
     }
     What::default()
+}
+
+/// `export NAME` hands over what the variable holds by then.
+fn exported(arguments: &[Word], found: &mut Found) -> What {
+    for name in arguments.iter().filter_map(Word::known) {
+        if !name.starts_with('-') && !name.contains('=') {
+            found.assigned(name, &Word::Unknown(String::new()), true);
+        }
+    }
+    declared(arguments)
 }
 
 /// `declare -n` and `-i` make later assignments mean something else.

@@ -4,6 +4,22 @@ use super::parse::{Parser, Read, Simple, stop};
 use super::word::{Mode, Spelling, Token};
 use super::{Command, Word};
 
+/// Whether words between `&&`, `||` and parentheses of `[[ ]]` can be one test.
+fn plausible(operands: &[String], closed: bool) -> Read<()> {
+    match operands {
+        [] if closed => Ok(()),
+        [_] if !closed => Ok(()),
+        [operator, _] if operator.starts_with('-') => Ok(()),
+        [first, operator, _]
+            if operator.starts_with(['-', '=', '!', '<', '>'])
+                && !(first.len() == 2 && first.starts_with('-')) =>
+        {
+            Ok(())
+        }
+        _ => stop("syntax: `[[` holds words that are no test"),
+    }
+}
+
 /// Operators of `[[ ]]` that evaluate both sides as arithmetic.
 const COMPARE: &[&str] = &["-eq", "-ne", "-lt", "-le", "-gt", "-ge"];
 
@@ -11,6 +27,7 @@ impl Parser<'_, '_> {
     /// One command of a pipeline.
     pub(super) fn command(&mut self) -> Read<()> {
         self.blanks();
+        self.here.commands += 1;
         let word = match self.byte(0) {
             Some(b'(') if self.byte(1) == Some(b'(') => {
                 self.pos += 2;
@@ -29,7 +46,7 @@ impl Parser<'_, '_> {
                 Some("coproc") => "coproc",
                 Some("!") => return stop("`!` stands where no pipeline begins"),
                 Some("time") => return stop("`time` stands where no pipeline begins"),
-                Some("in") | None => return self.simple(),
+                None => return self.simple(),
                 Some(other) => return stop(format!("syntax: unexpected `{other}`")),
             },
         };
@@ -57,7 +74,7 @@ impl Parser<'_, '_> {
             "case" => self.case()?,
             "{" => {
                 self.pos += 1;
-                self.list()?;
+                self.some_list()?;
                 self.expect("}")?;
             }
             _ => self.condition()?,
@@ -80,7 +97,7 @@ impl Parser<'_, '_> {
     fn subshell(&mut self) -> Read<()> {
         self.pos += 1;
         self.inside.push("( )".to_owned());
-        self.list()?;
+        self.some_list()?;
         if self.byte(0) != Some(b')') {
             return stop("syntax: `(` is not closed");
         }
@@ -91,32 +108,32 @@ impl Parser<'_, '_> {
 
     fn conditional(&mut self) -> Read<()> {
         self.expect("if")?;
-        self.list()?;
+        self.some_list()?;
         self.expect("then")?;
-        self.list()?;
+        self.some_list()?;
         while self.is_reserved("elif") {
             self.expect("elif")?;
-            self.list()?;
+            self.some_list()?;
             self.expect("then")?;
-            self.list()?;
+            self.some_list()?;
         }
         if self.is_reserved("else") {
             self.expect("else")?;
-            self.list()?;
+            self.some_list()?;
         }
         self.expect("fi")
     }
 
     fn while_loop(&mut self) -> Read<()> {
         self.pos += 5;
-        self.list()?;
+        self.some_list()?;
         self.body()
     }
 
     /// `do … done`.
     fn body(&mut self) -> Read<()> {
         self.expect("do")?;
-        self.list()?;
+        self.some_list()?;
         self.expect("done")
     }
 
@@ -139,7 +156,10 @@ impl Parser<'_, '_> {
                 self.blanks();
                 self.word(Mode::Plain)?
             } {
-                values.push(token.into_word());
+                if token.raw == "esac" {
+                    return stop("`esac` as a word of `for`");
+                }
+                values.extend(token.into_words());
             }
         } else {
             values.push(Word::Unknown("$@".to_owned()));
@@ -161,7 +181,7 @@ impl Parser<'_, '_> {
     fn either_body(&mut self) -> Read<()> {
         if self.is_reserved("{") {
             self.pos += 1;
-            self.list()?;
+            self.some_list()?;
             return self.expect("}");
         }
         self.body()
@@ -289,11 +309,13 @@ impl Parser<'_, '_> {
         self.pos += 2;
         let mut last: Option<Token> = None;
         let mut compares = false;
+        let mut operands = Vec::new();
+        let mut closed = false;
         loop {
             self.newlines()?;
             if self.starts("]]") && self.byte(2).is_none_or(|b| b" \t\n;&|)<>".contains(&b)) {
                 self.pos += 2;
-                return Ok(());
+                return plausible(&operands, closed);
             }
             if let Some(operator) = ["&&", "||", "(", ")", "<", ">"].iter().find(|o| self.starts(o))
                 && !self.starts("<(")
@@ -301,6 +323,15 @@ impl Parser<'_, '_> {
             {
                 self.pos += operator.len();
                 (last, compares) = (None, false);
+                match *operator {
+                    "<" | ">" => operands.push((*operator).to_owned()),
+                    "(" => {}
+                    _ => {
+                        plausible(&operands, closed)?;
+                        operands.clear();
+                    }
+                }
+                closed = *operator == ")";
                 continue;
             }
             let Some(token) = self.word(Mode::Value)? else {
@@ -310,14 +341,18 @@ impl Parser<'_, '_> {
                 return stop("`[[` holds a pattern with parentheses");
             }
             self.compared(&token, last.as_ref(), compares);
+            if token.raw != "!" {
+                operands.push(token.raw.clone());
+            }
             compares = token.known.as_deref().is_some_and(|word| COMPARE.contains(&word));
-            let matches = token.known.as_deref() == Some("=~");
+            let matches = token.raw == "=~";
             if token.known.as_deref() == Some("-v") {
                 self.found.unsure("`-v` evaluates the subscript of a variable");
             }
             last = Some(token);
             if matches {
                 self.regex()?;
+                operands.push(String::new());
             }
         }
     }

@@ -196,7 +196,9 @@ fn subcommand(mut what: What, words: &[Word]) -> What {
     for (at, word) in rest.iter().enumerate() {
         let Some(word) = word.known() else { continue };
         let (name, value) = word.split_once('=').map_or((word, None), |(name, value)| (name, Some(value)));
-        let takes_line = LINES.contains(&name) && runs_line(verb, name);
+        // Git takes long options that are cut short, too.
+        let meant = LINES.iter().find(|line| **line == name || (name.len() > 4 && line.starts_with(name)));
+        let takes_line = meant.is_some_and(|meant| runs_line(verb, meant));
         if takes_line {
             let line = match value {
                 Some(value) => Word::Known(value.to_owned()),

@@ -58,6 +58,11 @@ pub(super) fn quoted(word: &str) -> String {
     if !word.is_empty() && word.chars().all(bare) {
         return word.to_owned();
     }
+    in_quotes(word)
+}
+
+/// A word in quotes, whatever it is.
+pub(super) fn in_quotes(word: &str) -> String {
     if word.chars().any(|c| is_odd(c) || c == '\n' || c == '\t') {
         return format!("$'{}'", visible(&word.replace('\\', "\\\\").replace('\'', "\\'")));
     }

@@ -117,8 +117,14 @@ impl fmt::Display for Command {
             write!(f, "{gap}{}={value}", look::visible(name))?;
             gap = " ";
         }
-        for word in &self.words {
-            write!(f, "{gap}{word}")?;
+        for (at, word) in self.words.iter().enumerate() {
+            match word {
+                // A name with `=` in it is none that assigns: it was quoted.
+                Word::Known(name) if at == 0 && name.contains('=') => {
+                    write!(f, "{gap}{}", look::in_quotes(name))?;
+                }
+                word => write!(f, "{gap}{word}")?,
+            }
             gap = " ";
         }
         Ok(())

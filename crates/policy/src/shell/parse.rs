@@ -43,6 +43,17 @@ pub(super) struct Parser<'t, 'f> {
     pub(super) original: bool,
     /// What the command before the pipe prints, if that is known.
     pub(super) piped: Option<String>,
+    /// Commands and here-documents of the innermost substitution. Bash writes a substitution anew before it runs it, and
+    /// loses separators behind a here-document.
+    pub(super) here: Here,
+}
+
+/// What stands in a substitution.
+#[derive(Debug, Default, Clone, Copy)]
+pub(super) struct Here {
+    pub(super) substituted: bool,
+    pub(super) commands: usize,
+    heredocs: usize,
 }
 
 /// Reads a whole text into what was found.
@@ -73,6 +84,7 @@ fn read_text(text: &str, found: &mut Found, inside: Vec<String>, original: bool)
         heredocs: Vec::new(),
         original,
         piped: None,
+        here: Here::default(),
     };
     let outcome = parser.whole();
     if let Err(Stop(reason)) = outcome {
@@ -145,9 +157,14 @@ impl Parser<'_, '_> {
         self.nesting += 1;
         let heredocs = std::mem::take(&mut self.heredocs);
         let piped = self.piped.take();
+        let here = std::mem::replace(&mut self.here, Here { substituted: true, ..Here::default() });
         self.inside.push(what.to_owned());
         let got = read(self)?;
         self.inside.pop();
+        if self.here.heredocs > 0 && self.here.commands > 1 {
+            self.found.unsure("a substitution holds a here-document and other commands; bash may join them");
+        }
+        self.here = here;
         if !self.heredocs.is_empty() {
             return stop(format!("a here-document inside {what} has no end"));
         }
@@ -215,6 +232,7 @@ impl Parser<'_, '_> {
                 | "coproc"
                 | "[["
                 | "in"
+                | "]]"
                 | "{"
                 | "}"
                 | "!"
@@ -238,19 +256,33 @@ impl Parser<'_, '_> {
 
     /// Commands until something that closes: the end, `)`, `;;`, or a closing word.
     pub(super) fn list(&mut self) -> Read<()> {
+        self.commands().map(|_| ())
+    }
+
+    /// Commands of which there has to be one.
+    pub(super) fn some_list(&mut self) -> Read<()> {
+        match self.commands()? {
+            0 => stop(format!("syntax: a command is missing before `{}`", self.around())),
+            _ => Ok(()),
+        }
+    }
+
+    fn commands(&mut self) -> Read<usize> {
+        let mut count = 0;
         loop {
             self.newlines()?;
             if self.closes() {
-                return Ok(());
+                return Ok(count);
             }
+            count += 1;
             self.and_or()?;
             self.blanks();
             self.no_split_operator()?;
             match (self.byte(0), self.byte(1)) {
-                (Some(b';'), Some(b';' | b'&')) => return Ok(()),
+                (Some(b';'), Some(b';' | b'&')) => return Ok(count),
                 (Some(b';' | b'&'), _) => self.pos += 1,
                 (Some(b'\n'), _) => self.newline()?,
-                _ => return Ok(()),
+                _ => return Ok(count),
             }
         }
     }
@@ -324,6 +356,10 @@ impl Parser<'_, '_> {
         } else if self.byte(0) == Some(b'-') {
             return stop("`time` with options is read differently by different shells");
         }
+        if self.here.substituted || self.byte(0) == Some(b'(') {
+            self.found
+                .unsure("`time` before a group or in a substitution is not read the same way everywhere");
+        }
         self.begins(start);
         self.emit(Command { words, inside: self.inside.clone(), ..Command::default() })
     }
@@ -343,24 +379,39 @@ impl Parser<'_, '_> {
     pub(super) fn simple(&mut self) -> Read<()> {
         let mut simple = Simple::default();
         let heredocs = self.heredocs.len();
+        match self.words_of(&mut simple) {
+            Ok(Some(function)) => self.function(function),
+            Ok(None) if simple.is_empty() => {
+                stop(format!("syntax: a command is missing before `{}`", self.around()))
+            }
+            Ok(None) => self.run(simple, heredocs),
+            Err(reason) => {
+                // What was seen of it is for rules that deny.
+                let words: Vec<Word> = simple.words.into_iter().flat_map(Token::into_words).collect();
+                if !words.is_empty() {
+                    self.emit(Command { words, inside: self.inside.clone(), ..Command::default() })?;
+                }
+                Err(reason)
+            }
+        }
+    }
+
+    /// The words of a simple command; or the name, if it is the definition of a function.
+    fn words_of(&mut self, simple: &mut Simple) -> Read<Option<Token>> {
         loop {
             self.blanks();
-            if self.redirection(&mut simple)? {
+            if self.redirection(simple)? {
                 simple.redirected = true;
                 continue;
             }
             let declares = simple.declares();
             let mode = if simple.words.is_empty() || declares { Mode::MayAssign } else { Mode::Plain };
-            let Some(token) = self.word(mode)? else { break };
+            let Some(token) = self.word(mode)? else { return Ok(None) };
             if token.plain && simple.words.is_empty() && simple.assignments.is_empty() && self.is_function() {
-                return self.function(token);
+                return Ok(Some(token));
             }
             simple.push(token, declares);
         }
-        if simple.is_empty() {
-            return stop(format!("syntax: a command is missing before `{}`", self.around()));
-        }
-        self.run(simple, heredocs)
     }
 
     /// Whether `()` follows, so that the word before it names a function.
@@ -383,8 +434,7 @@ impl Parser<'_, '_> {
         }
         for token in simple.words.iter().filter(|token| token.assigned.is_some()) {
             if let Some((name, value)) = &token.assigned {
-                let exports = simple.words.first().and_then(|w| w.known.as_deref()) == Some("export");
-                self.found.assigned(name, value, exports);
+                self.found.assigned(name, value, simple.exports());
             }
         }
         let printed = self.piped.take();
@@ -392,7 +442,7 @@ impl Parser<'_, '_> {
         self.begins(first.start);
         let command = Command {
             assignments: simple.all_assignments(),
-            words: simple.words.into_iter().map(Token::into_word).collect(),
+            words: simple.words.into_iter().flat_map(Token::into_words).collect(),
             inside: self.inside.clone(),
             opaque: None,
         };
@@ -411,6 +461,10 @@ impl Parser<'_, '_> {
         }
         if printed.is_some() {
             self.found.unsure("a shell reads its commands from a pipe");
+        } else if let Some(heredoc) = self.heredocs.last_mut() {
+            heredoc.script = Some(shell);
+            self.found.unsure("a shell may read a here-document of another command");
+            return Ok(());
         }
         self.script(printed.as_deref(), shell);
         Ok(())
@@ -452,10 +506,16 @@ impl Parser<'_, '_> {
                 };
                 simple.herestring = Some(token.known);
             }
+            // `-` closes, and whatever is joined to it is a word of its own.
+            "<&" | ">&" if self.byte(0) == Some(b'-') => self.pos += 1,
             operator => {
                 let Some(token) = self.word(Mode::Plain)? else {
                     return stop(format!("syntax: `{operator}` without a file"));
                 };
+                let number = token.raw.bytes().all(|b| b.is_ascii_digit());
+                if number && self.byte(0).is_some_and(|b| b == b'<' || b == b'>') {
+                    return stop("syntax: a descriptor stands where a file should");
+                }
                 self.opened(operator, token);
             }
         }
@@ -496,6 +556,7 @@ impl Parser<'_, '_> {
         let Some((delimiter, quoted)) = self.delimiter()? else {
             return stop("syntax: a here-document without a delimiter");
         };
+        self.here.heredocs += 1;
         self.heredocs.push(Heredoc { delimiter, quoted, tabs, script: None });
         Ok(())
     }
@@ -572,6 +633,12 @@ pub(super) struct Simple {
 impl Simple {
     fn declares(&self) -> bool {
         self.words.first().and_then(|token| token.known.as_deref()).is_some_and(builtin::declares)
+    }
+
+    /// Whether what is declared is handed to commands.
+    fn exports(&self) -> bool {
+        let mut words = self.words.iter().filter_map(|token| token.known.as_deref());
+        words.next() == Some("export") || words.any(|word| word.starts_with('-') && word.contains('x'))
     }
 
     fn is_empty(&self) -> bool {

@@ -112,6 +112,8 @@ fn inner(found: &mut Found, inner: Inner, inside: &[String]) -> Read<Option<Vec<
         }
         Inner::Line { text: Word::Unknown(raw), label } => {
             found.unsure(format!("`{label}` runs a line that is not known before it runs: {raw}"));
+            // What can be seen of it is for rules that deny.
+            read_nested(raw.trim_matches('"'), found, within(label));
             Ok(None)
         }
         Inner::Words { words, assignments, label } => {

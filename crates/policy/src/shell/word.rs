@@ -26,6 +26,8 @@ pub(super) struct Token {
     /// No quotes and nothing that expands.
     pub(super) plain: bool,
     pub(super) assigned: Option<(String, Word)>,
+    /// What braces make of it: other words in its place.
+    pub(super) several: Option<Vec<String>>,
 }
 
 impl Token {
@@ -33,6 +35,14 @@ impl Token {
         match self.known {
             Some(known) => Word::Known(known),
             None => Word::Unknown(self.raw),
+        }
+    }
+
+    /// The words that stand in its place once braces are expanded.
+    pub(super) fn into_words(mut self) -> Vec<Word> {
+        match self.several.take() {
+            Some(several) => several.into_iter().map(Word::Known).collect(),
+            None => vec![self.into_word()],
         }
     }
 }
@@ -105,7 +115,9 @@ impl Parser<'_, '_> {
         if expands && spelling.globs && raw != "[" && has_glob(&spelling.text) {
             known = false;
         }
+        let mut several = None;
         if expands && spelling.braces && brace::expands(&spelling.text) {
+            several = if known { brace::expanded(&spelling.text) } else { None };
             known = false;
         }
         let foreign = |(c, quoted): &(char, bool)| !quoted && is_foreign_space(*c);
@@ -113,7 +125,7 @@ impl Parser<'_, '_> {
             self.found.unsure("a character outside quotes looks like a space and is none");
         }
         let known = known.then(|| spelling.text.iter().map(|(c, _)| *c).collect());
-        Token { start, known, raw, plain: spelling.plain, assigned: None }
+        Token { start, known, raw, plain: spelling.plain, assigned: None, several }
     }
 
     /// One character or quoted part of a word.
@@ -258,6 +270,7 @@ impl Parser<'_, '_> {
             self.pos += 1;
         }
         let name = self.slice(start, self.pos).to_owned();
+        self.no_split_assignment()?;
         let named = name.chars().next().is_some_and(|c| !c.is_ascii_digit());
         if !named || !self.subscript(&name)? {
             self.pos = start;
@@ -272,7 +285,14 @@ impl Parser<'_, '_> {
         let value_start = self.pos;
         let value = if self.byte(0) == Some(b'(') {
             self.array()?;
-            Token { start: value_start, known: None, raw: String::new(), plain: false, assigned: None }
+            Token {
+                start: value_start,
+                known: None,
+                raw: String::new(),
+                plain: false,
+                assigned: None,
+                several: None,
+            }
         } else {
             let mut spelling = Spelling::new();
             while let Some(byte) = self.byte(0) {
@@ -297,7 +317,21 @@ impl Parser<'_, '_> {
             Some(value) if !appends => Word::Known(value),
             _ => Word::Unknown(self.slice(value_start, self.pos).to_owned()),
         };
-        Ok(Some(Token { start, known, raw, plain: false, assigned: Some((name, value)) }))
+        Ok(Some(Token { start, known, raw, plain: false, assigned: Some((name, value)), several: None }))
+    }
+
+    /// A name that goes on behind a continued line and then assigns: nobody writes that.
+    fn no_split_assignment(&self) -> Read<()> {
+        let rest = self.slice(self.pos, self.end);
+        if !rest.starts_with("\\\n") {
+            return Ok(());
+        }
+        let joined = rest.replace("\\\n", "");
+        let behind = joined.trim_start_matches(|c: char| c.is_ascii_alphanumeric() || c == '_');
+        if behind.starts_with(['=', '[']) || behind.starts_with("+=") {
+            return stop("an assignment is continued on the next line");
+        }
+        Ok(())
     }
 
     /// Steps over `[i]`; false if this is no subscript of an assignment.
@@ -324,6 +358,9 @@ impl Parser<'_, '_> {
             self.newlines()?;
             if self.byte(0) == Some(b')') {
                 self.pos += 1;
+                if self.byte(0).is_some_and(|b| !b" \t\n;&|<>()".contains(&b)) {
+                    return stop("something is joined to an array");
+                }
                 return Ok(());
             }
             if self.byte(0) == Some(b'[') {

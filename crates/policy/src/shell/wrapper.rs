@@ -173,6 +173,9 @@ const UNSEEN: &[&str] = &[
     "autossh",
 ];
 
+/// How many places are tried at which a program that is not understood may name a command.
+const TAILS: usize = 4;
+
 /// Programs of tool chains whose subcommand runs the words behind it, with the options that may stand between.
 const RUNNERS: &[(&str, &[&str], usize)] = &[
     ("uv", &["run"], 0),
@@ -222,11 +225,13 @@ pub(super) fn what(name: &str, words: &[Word]) -> Option<What> {
     }
     if UNSEEN.contains(&name) {
         let rest = words.get(1..).unwrap_or_default();
-        let command = rest.iter().position(|word| word.known().is_some_and(|word| !word.starts_with('-')));
-        let seen = command.and_then(|at| rest.get(at..)).unwrap_or_default();
-        return Some(
-            What::words(seen, name).and_unsure(format!("what `{name}` runs cannot be seen from its words")),
-        );
+        let mut what = What::default();
+        for at in 0..rest.len().min(TAILS) {
+            if rest.get(at).and_then(Word::known).is_some_and(|word| !word.starts_with('-')) {
+                what.inner.extend(What::words(rest.get(at..).unwrap_or_default(), name).inner);
+            }
+        }
+        return Some(what.and_unsure(format!("what `{name}` runs cannot be seen from its words")));
     }
     if let Some((_, verbs, operands)) = RUNNERS.iter().find(|(runner, ..)| *runner == name) {
         return runner(name, verbs, *operands, words);
@@ -367,6 +372,9 @@ fn shell(name: &str, words: &[Word]) -> What {
     let mut unsure = None;
     while let Some(word) = words.get(at) {
         let Some(word) = word.known() else {
+            if line {
+                break;
+            }
             return What::unsure(format!(
                 "`{name}` is given `{word}`, which is not known before the line runs"
             ));
