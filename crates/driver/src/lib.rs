@@ -38,6 +38,7 @@ mod web;
 mod wire;
 
 pub use routes::wanted;
+pub use web::secret_variables;
 pub use rules::{FILE as POLICY_FILE, Loaded, MANAGED, RuleFiles, RulesError};
 
 use std::os::fd::OwnedFd;

@@ -56,7 +56,7 @@ fn search_settings(search: &WebSearchSection) -> Result<SearchSettings, String> 
 }
 
 /// The variables that a manifest names and that hold secrets: what they hold is hidden like a provider's key.
-pub(crate) fn secret_variables(manifest: &Manifest) -> Vec<String> {
+pub fn secret_variables(manifest: &Manifest) -> Vec<String> {
     let search = manifest.web.as_ref().and_then(|web| web.search.as_ref());
     let search = search.and_then(key_variable);
     let passed = manifest.sandbox.env.pass.iter().filter(|name| minke_exec::names_a_secret(name)).cloned();

@@ -368,7 +368,11 @@ impl<'a> Work<'a> {
         let minke_files::Kind::Link(target) = entry.kind else { return Ok(None) };
         let target = target.as_os_str().as_bytes();
         let hash = Sha256::digest(target).into();
-        self.packer.add(hash, target).map_err(CaptureError::Keep)?;
+        if self.secret.is_in(target) {
+            self.taken.secret += 1;
+        } else {
+            self.packer.add(hash, target).map_err(CaptureError::Keep)?;
+        }
         Ok(Some(hash))
     }
 

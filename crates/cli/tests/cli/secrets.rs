@@ -240,7 +240,7 @@ fn search(dir: &Path) -> (usize, Vec<String>) {
     (searched, found)
 }
 
-fn files(dir: &Path) -> Vec<PathBuf> {
+pub(crate) fn files(dir: &Path) -> Vec<PathBuf> {
     let Ok(rows) = fs::read_dir(dir) else { return Vec::new() };
     rows.flat_map(|row| {
         let row = row.unwrap();
@@ -281,7 +281,7 @@ fn parts(planted: &Planted) -> [String; 3] {
 }
 
 /// `\uXXXX` undone, wherever it stands.
-fn unescaped(text: &str) -> String {
+pub(crate) fn unescaped(text: &str) -> String {
     let mut out = String::new();
     for (index, piece) in text.split("\\u").enumerate() {
         let letter =
