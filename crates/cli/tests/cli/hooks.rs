@@ -178,3 +178,38 @@ fn bad_hooks_are_alerts_and_nothing_else() {
     assert!(said.contains("unknown event `no_such`"), "{said}");
     world.verify();
 }
+
+#[test]
+fn an_observer_that_hangs_delays_no_call_and_is_gone_with_the_pod() {
+    if !commands_are_held("an_observer_that_hangs_delays_no_call_and_is_gone_with_the_pod") {
+        return;
+    }
+    const CALLS: usize = 20;
+    let mark = format!("7321.{}", std::process::id());
+    let script = "[[turn]]\n[[turn.call]]\ntool = \"Bash\"\nargs = { command = \"true\" }\n".repeat(CALLS);
+    let took = |text: &str| {
+        let world = World::new();
+        hooks(&world, text);
+        world.write("s.toml", &format!("{script}[[turn]]\ntext = \"Done.\"\n"));
+        let done = world.run(&["exec", "--name", "tale", "--model", "scripted:s.toml", "go"]);
+        assert_eq!(done.code, Some(0), "{}", done.err);
+        // From the first request to the end of the run, as the log has it.
+        let first = entries(&world, "llm_call")[0]["ts"].as_u64().unwrap();
+        let last = entries(&world, "run_completed")[0]["ts"].as_u64().unwrap();
+        assert_eq!(entries(&world, "tool_result").len(), CALLS);
+        last - first
+    };
+    let alone = took("");
+    let beside = took(&format!("[[hook]]\nevent = \"after_tool\"\ncommand = \"sleep {mark}\"\n"));
+    eprintln!("{CALLS} calls: {alone} ms alone, {beside} ms beside an observer that hangs");
+    assert!(beside < 2 * alone + 500, "{alone} ms alone, {beside} ms beside it");
+    let has_mark = |entry: &std::fs::DirEntry| {
+        let line = std::fs::read(entry.path().join("cmdline")).unwrap_or_default();
+        String::from_utf8_lossy(&line).contains(&mark)
+    };
+    let until = std::time::Instant::now() + std::time::Duration::from_secs(10);
+    while std::fs::read_dir("/proc").unwrap().flatten().any(|entry| has_mark(&entry)) {
+        assert!(std::time::Instant::now() < until, "the hook outlives its pod");
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+}
