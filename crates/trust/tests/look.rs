@@ -293,6 +293,9 @@ fn the_hash_is_over_content_and_nothing_else() {
     fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
     assert_ne!(hash, look(one.path()).hash, "permission to execute counts");
     fs::set_permissions(&script, fs::Permissions::from_mode(0o644)).unwrap();
+    fs::rename(one.path().join(".minke/lib"), one.path().join(".minke/lic")).unwrap();
+    assert_ne!(hash, look(one.path()).hash, "a name counts");
+    fs::rename(one.path().join(".minke/lic"), one.path().join(".minke/lib")).unwrap();
     // Content that moves from one file to the next is other content.
     fs::rename(&script, one.path().join(".minke/lib/b.sh")).unwrap();
     assert_ne!(hash, look(one.path()).hash);
@@ -384,6 +387,37 @@ fn no_swap_leads_outside() {
         swapping.join().unwrap()
     });
     assert!(swaps > 10, "{swaps}");
+}
+
+/// A FIFO that takes the place of a file between the look and the opening is not waited for.
+#[test]
+fn a_fifo_that_slips_in_is_not_waited_for() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = dir.path().to_owned();
+    put(&at, "file", "inside");
+    make(&at, "other", rustix::fs::FileType::Fifo, 0o644);
+    let (tell, told) = std::sync::mpsc::channel();
+    let reading = at.clone();
+    // Not joined: a reader that waits for ever is what must not be, and would hold the test up, too.
+    std::thread::spawn(move || {
+        let end = Instant::now() + Duration::from_millis(400);
+        let mut slipped = 0;
+        while Instant::now() < end {
+            slipped += u32::from(read(&reading, Path::new("file"), 64).is_err());
+        }
+        tell.send(slipped)
+    });
+    let (one, other) = (at.join("file"), at.join("other"));
+    let deadline = Instant::now() + Duration::from_secs(20);
+    let slipped = loop {
+        let flags = rustix::fs::RenameFlags::EXCHANGE;
+        rustix::fs::renameat_with(rustix::fs::CWD, &one, rustix::fs::CWD, &other, flags).unwrap();
+        match told.try_recv() {
+            Ok(slipped) => break slipped,
+            Err(_) => assert!(Instant::now() < deadline, "the reader waits for somebody to write"),
+        }
+    };
+    assert!(slipped > 0);
 }
 
 #[test]
