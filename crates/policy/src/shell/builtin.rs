@@ -12,7 +12,7 @@ pub(super) fn declares(name: &str) -> bool {
 
 /// Options of `set` that change nothing about which commands run.
 const SET_LETTERS: &str = "eufvxCETbh";
-const SET_NAMES: &[&str] = &[
+pub(super) const SET_NAMES: &[&str] = &[
     "errexit",
     "nounset",
     "noglob",
@@ -73,18 +73,27 @@ pub(super) fn what(name: &str, words: &[Word], found: &mut Found) -> Option<What
             names(arguments.get(1..2).unwrap_or_default(), found);
             What::default()
         }
-        "printf" if known.first() == Some(&Some("-v")) => {
-            names(arguments.get(1..2).unwrap_or_default(), found)
+        "printf" if known.first().is_some_and(|word| word.is_some_and(|word| word.starts_with("-v"))) => {
+            let attached =
+                known.first().copied().flatten().and_then(|word| word.strip_prefix("-v")).unwrap_or_default();
+            if attached.is_empty() {
+                names(arguments.get(1..2).unwrap_or_default(), found)
+            } else {
+                names(&[Word::Known(attached.to_owned())], found)
+            }
         }
         "printf" if known.first().is_none_or(Option::is_none) && !arguments.is_empty() => {
             What::opaque("`printf` may be told to set a variable")
         }
         "unset" => names(arguments, found),
-        "wait" => names(arguments, found),
+        "wait" if known.iter().flatten().any(|word| word.starts_with("-p")) => {
+            What::unsure("`wait -p` sets a variable")
+        }
         "let" => evaluates(arguments, found),
         "export" => exported(arguments, found),
         "declare" | "typeset" | "local" | "readonly" => declared(arguments),
-        "test" | "[" => tests(arguments),
+        "test" => tests(arguments),
+        "[" => tests(arguments.split_last().map_or(&[], |(_, rest)| rest)),
         "cd" | "pushd" | "popd" => {
             found.moves();
             What::default()
@@ -171,10 +180,9 @@ fn reads(arguments: &[Word], valued: &str, found: &mut Found) -> What {
                 let last = option.chars().next_back().unwrap_or('-');
                 let takes = option.chars().skip(1).find(|c| valued.contains(*c));
                 let value = if takes == Some(last) { rest.next() } else { None };
-                if takes == Some('a')
-                    && let Some(value) = value
-                {
-                    given.push(value.clone());
+                if takes == Some('a') {
+                    let attached = option.split_once('a').map(|(_, name)| Word::Known(name.to_owned()));
+                    given.extend(value.cloned().or(attached));
                 }
             }
             _ => given.push(word.clone()),
@@ -236,7 +244,7 @@ fn declared(arguments: &[Word]) -> What {
             Some(name) if name.split('=').next().is_some_and(|name| name.contains('[')) => {
                 return What::unsure("a subscript is evaluated, which may run commands");
             }
-            None if !word.to_string().contains('=') => {
+            None if !names_variable(word) => {
                 return What::unsure(format!("which variable is declared is not known: {word}"));
             }
             _ => {}
@@ -245,8 +253,48 @@ fn declared(arguments: &[Word]) -> What {
     What::default()
 }
 
-/// `test -v name[subscript]` evaluates the subscript.
+/// Whether a word that is not known begins with a plain `name=`.
+fn names_variable(word: &Word) -> bool {
+    let (Word::Known(text) | Word::Unknown(text)) = word;
+    text.split_once('=').is_some_and(|(name, _)| {
+        !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '+')
+    })
+}
+
+/// `test -v name[subscript]` evaluates the subscript; what is not known must not stand where `-v` could.
 fn tests(arguments: &[Word]) -> What {
-    let evaluates = arguments.iter().any(|word| word.known() == Some("-v"));
-    if evaluates { What::unsure("`-v` evaluates the subscript of a variable") } else { What::default() }
+    let evaluates = || What::unsure("`-v` evaluates the subscript of a variable");
+    if arguments.iter().any(|word| word.known() == Some("-v")) {
+        return evaluates();
+    }
+    if let Some(word) = arguments.iter().find(|word| matches!(word, Word::Unknown(raw) if !is_one_word(raw)))
+    {
+        return What::unsure(format!(
+            "`test` is given {word} without quotes, which may become `-v` and run a command"
+        ));
+    }
+    let known: Vec<Option<&str>> =
+        arguments.iter().map(Word::known).skip_while(|word| *word == Some("!")).collect();
+    match known.as_slice() {
+        [] | [_] | [Some(_), _] | [_, Some(_), _] => What::default(),
+        words if words.iter().all(Option::is_some) => What::default(),
+        words
+            if words
+                .chunks(4)
+                .all(|test| matches!(test, [_, Some(_), _] | [_, Some(_), _, Some("-a" | "-o")])) =>
+        {
+            What::default()
+        }
+        _ => What::unsure("`test` is given words that are not known where an operator could stand"),
+    }
+}
+
+/// Whether a word that is not known is one word all the same: in double quotes, or a number.
+fn is_one_word(raw: &str) -> bool {
+    let quoted = raw.len() > 1 && raw.starts_with('"') && raw.ends_with('"');
+    let inner = raw.get(1..raw.len().saturating_sub(1)).unwrap_or_default();
+    (quoted && !inner.contains(['@', '"']))
+        || matches!(raw, "$?" | "$#" | "$$")
+        || raw.starts_with("${#")
+        || raw.starts_with("$((")
 }

@@ -1,6 +1,7 @@
 //! Compound commands: groups, subshells, `if`, loops, `case`, `[[ ]]`, `(( ))`, functions, `coproc`.
 
-use super::parse::{Parser, Read, Simple, stop};
+use super::parse::{Parser, Read, stop};
+use super::simple::Simple;
 use super::word::{Mode, Spelling, Token};
 use super::{Command, Word};
 

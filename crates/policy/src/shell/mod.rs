@@ -1,7 +1,8 @@
 //! Shell lines: which commands a line would really run, read with a real grammar.
 //!
-//! Here: the words of it and `read`. Elsewhere in this directory: the grammar (`parse`, `word`, `expand`, `brace`), what
-//! a command does with its words (`runs`, `builtin`, `wrapper`, `code`, `git`), environments that change what a name
+//! Here: the words of it and `read`. Elsewhere in this directory: the grammar (`parse`, `simple`, `compound`,
+//! `redirect`, `word`, `expand`, `brace`), what a command does with its words (`runs`, `builtin`, `wrapper`, `launch`,
+//! `code`, `git`), environments that change what a name
 //! means (`environment`), the second reading by tree-sitter (`tree`). What a line hides is brought to light; what cannot
 //! be known makes the line unsure, and an unsure line is never allowed by a rule. Invariants, kept by `shell_bash`
 //! against a real bash: a sure line runs nothing that is not listed, and its known words are what bash hands over.
@@ -15,9 +16,12 @@ mod environment;
 mod expand;
 mod found;
 mod git;
+mod launch;
 mod look;
 mod parse;
+mod redirect;
 mod runs;
+mod simple;
 mod tree;
 mod word;
 mod wrapper;

@@ -1,11 +1,11 @@
-//! The grammar: lists, pipelines, simple commands, redirections, here-documents. Follows bash, not a standard.
+//! The grammar: lists and pipelines. Follows bash, not a standard.
 //!
-//! Here: what separates commands. Elsewhere: `compound` (if, for, case …), `word` and `expand` (what stands in words),
-//! `runs` (what a command does with its words).
+//! Here: what separates commands, and the text that is being read. Elsewhere: `simple`, `compound` (if, for, case …),
+//! `redirect`, `word` and `expand` (what stands in words), `runs` (what a command does with its words).
 
 use super::found::Found;
-use super::word::{Mode, Token};
-use super::{Command, DEPTH, NESTING, Word, builtin, runs};
+use super::redirect::Heredoc;
+use super::{Command, DEPTH, NESTING, Word};
 
 /// Why reading stopped.
 #[derive(Debug)]
@@ -17,18 +17,36 @@ pub(super) fn stop<T>(reason: impl Into<String>) -> Read<T> {
     Err(Stop(reason.into()))
 }
 
-/// A here-document whose body has not come yet.
-#[derive(Debug)]
-pub(super) struct Heredoc {
-    delimiter: String,
-    quoted: bool,
-    tabs: bool,
-    /// The body is the script of a shell that stands inside of this.
-    script: Option<Vec<String>>,
-}
-
 /// Words that end a list where a command could begin.
 const CLOSERS: &[&str] = &["then", "do", "done", "fi", "elif", "else", "esac", "}"];
+
+/// Words that mean something to the grammar where a command could begin.
+pub(super) fn is_reserved_word(word: &str) -> bool {
+    matches!(
+        word,
+        "if" | "then"
+            | "elif"
+            | "else"
+            | "fi"
+            | "case"
+            | "esac"
+            | "for"
+            | "select"
+            | "while"
+            | "until"
+            | "do"
+            | "done"
+            | "function"
+            | "time"
+            | "coproc"
+            | "[["
+            | "in"
+            | "]]"
+            | "{"
+            | "}"
+            | "!"
+    )
+}
 
 /// One text being read. `end` is moved in for a part that is read by itself (backticks).
 pub(super) struct Parser<'t, 'f> {
@@ -53,7 +71,7 @@ pub(super) struct Parser<'t, 'f> {
 pub(super) struct Here {
     pub(super) substituted: bool,
     pub(super) commands: usize,
-    heredocs: usize,
+    pub(super) heredocs: usize,
 }
 
 /// Reads a whole text into what was found.
@@ -145,7 +163,7 @@ impl Parser<'_, '_> {
         self.text.get(from..to).unwrap_or_default()
     }
 
-    fn around(&self) -> String {
+    pub(super) fn around(&self) -> String {
         self.text.get(self.pos..self.end).unwrap_or_default().chars().take(16).collect()
     }
 
@@ -213,31 +231,7 @@ impl Parser<'_, '_> {
     pub(super) fn reserved(&self) -> Option<&str> {
         let rest = self.text.get(self.pos..self.end)?;
         let word = rest.split([' ', '\t', '\n', ';', '&', '|', '<', '>', '(', ')']).next()?;
-        let known = matches!(
-            word,
-            "if" | "then"
-                | "elif"
-                | "else"
-                | "fi"
-                | "case"
-                | "esac"
-                | "for"
-                | "select"
-                | "while"
-                | "until"
-                | "do"
-                | "done"
-                | "function"
-                | "time"
-                | "coproc"
-                | "[["
-                | "in"
-                | "]]"
-                | "{"
-                | "}"
-                | "!"
-        );
-        known.then_some(word)
+        is_reserved_word(word).then_some(word)
     }
 
     pub(super) fn is_reserved(&self, word: &str) -> bool {
@@ -296,7 +290,7 @@ impl Parser<'_, '_> {
     }
 
     /// `&\` at the end of a line joins with what follows; nobody writes that, so nothing is guessed.
-    fn no_split_operator(&self) -> Read<()> {
+    pub(super) fn no_split_operator(&self) -> Read<()> {
         let operator = self.byte(0).is_some_and(|b| b"&|;<>()".contains(&b));
         if operator && self.byte(1) == Some(b'\\') && self.byte(2) == Some(b'\n') {
             return stop("an operator is continued on the next line");
@@ -373,290 +367,5 @@ impl Parser<'_, '_> {
 
     pub(super) fn emit(&mut self, command: Command) -> Read<()> {
         if self.found.command(command) { Ok(()) } else { stop("too many commands") }
-    }
-
-    /// A simple command: assignments, words, redirections in any order.
-    pub(super) fn simple(&mut self) -> Read<()> {
-        let mut simple = Simple::default();
-        let heredocs = self.heredocs.len();
-        match self.words_of(&mut simple) {
-            Ok(Some(function)) => self.function(function),
-            Ok(None) if simple.is_empty() => {
-                stop(format!("syntax: a command is missing before `{}`", self.around()))
-            }
-            Ok(None) => self.run(simple, heredocs),
-            Err(reason) => {
-                // What was seen of it is for rules that deny.
-                let words: Vec<Word> = simple.words.into_iter().flat_map(Token::into_words).collect();
-                if !words.is_empty() {
-                    self.emit(Command { words, inside: self.inside.clone(), ..Command::default() })?;
-                }
-                Err(reason)
-            }
-        }
-    }
-
-    /// The words of a simple command; or the name, if it is the definition of a function.
-    fn words_of(&mut self, simple: &mut Simple) -> Read<Option<Token>> {
-        loop {
-            self.blanks();
-            if self.redirection(simple)? {
-                simple.redirected = true;
-                continue;
-            }
-            let declares = simple.declares();
-            let mode = if simple.words.is_empty() || declares { Mode::MayAssign } else { Mode::Plain };
-            let Some(token) = self.word(mode)? else { return Ok(None) };
-            if token.plain && simple.words.is_empty() && simple.assignments.is_empty() && self.is_function() {
-                return Ok(Some(token));
-            }
-            simple.push(token, declares);
-        }
-    }
-
-    /// Whether `()` follows, so that the word before it names a function.
-    fn is_function(&mut self) -> bool {
-        let place = self.pos;
-        self.blanks();
-        let opens = self.byte(0) == Some(b'(');
-        if !opens {
-            self.pos = place;
-        }
-        opens
-    }
-
-    /// Notes a simple command and everything that it would run.
-    fn run(&mut self, simple: Simple, heredocs: usize) -> Read<()> {
-        for (name, value) in &simple.assignments {
-            if simple.words.is_empty() {
-                self.found.assigned(name, value, false);
-            }
-        }
-        for token in simple.words.iter().filter(|token| token.assigned.is_some()) {
-            if let Some((name, value)) = &token.assigned {
-                self.found.assigned(name, value, simple.exports());
-            }
-        }
-        let printed = self.piped.take();
-        let Some(first) = simple.words.first() else { return Ok(()) };
-        self.begins(first.start);
-        let command = Command {
-            assignments: simple.all_assignments(),
-            words: simple.words.into_iter().flat_map(Token::into_words).collect(),
-            inside: self.inside.clone(),
-            opaque: None,
-        };
-        self.piped = runs::prints(&command);
-        let Some(shell) = runs::command(self.found, command)? else { return Ok(()) };
-        // A shell that reads its commands from standard input: where do they come from?
-        if let Some(text) = simple.herestring {
-            self.script(text.as_deref(), shell);
-            return Ok(());
-        }
-        if self.heredocs.len() > heredocs {
-            if let Some(heredoc) = self.heredocs.last_mut() {
-                heredoc.script = Some(shell);
-            }
-            return Ok(());
-        }
-        if printed.is_some() {
-            self.found.unsure("a shell reads its commands from a pipe");
-        } else if let Some(heredoc) = self.heredocs.last_mut() {
-            heredoc.script = Some(shell);
-            self.found.unsure("a shell may read a here-document of another command");
-            return Ok(());
-        }
-        self.script(printed.as_deref(), shell);
-        Ok(())
-    }
-
-    /// What a shell reads from its standard input, if that is known.
-    fn script(&mut self, text: Option<&str>, inside: Vec<String>) {
-        match text {
-            Some(text) => read_nested(text, self.found, inside),
-            None => self.found.unsure("a shell reads its commands from where they cannot be seen"),
-        }
-    }
-
-    /// One redirection, if one stands here.
-    pub(super) fn redirection(&mut self, simple: &mut Simple) -> Read<bool> {
-        let start = self.pos;
-        self.descriptor();
-        self.no_split_operator()?;
-        let Some(operator) = OPERATORS.iter().find(|operator| self.starts(operator)) else {
-            self.pos = start;
-            return Ok(false);
-        };
-        // `<(` and `>(` begin a word.
-        if matches!(*operator, "<" | ">") && self.byte(1) == Some(b'(') {
-            self.pos = start;
-            return Ok(false);
-        }
-        if operator.starts_with('&') && self.pos != start {
-            self.pos = start;
-            return Ok(false);
-        }
-        self.pos += operator.len();
-        self.blanks();
-        match *operator {
-            "<<" | "<<-" => self.heredoc(*operator == "<<-")?,
-            "<<<" => {
-                let Some(token) = self.word(Mode::Value)? else {
-                    return stop("syntax: `<<<` without a word");
-                };
-                simple.herestring = Some(token.known);
-            }
-            // `-` closes, and whatever is joined to it is a word of its own.
-            "<&" | ">&" if self.byte(0) == Some(b'-') => self.pos += 1,
-            operator => {
-                let Some(token) = self.word(Mode::Plain)? else {
-                    return stop(format!("syntax: `{operator}` without a file"));
-                };
-                let number = token.raw.bytes().all(|b| b.is_ascii_digit());
-                if number && self.byte(0).is_some_and(|b| b == b'<' || b == b'>') {
-                    return stop("syntax: a descriptor stands where a file should");
-                }
-                self.opened(operator, token);
-            }
-        }
-        Ok(true)
-    }
-
-    /// `2` or `{name}` right before a redirection.
-    fn descriptor(&mut self) {
-        let start = self.pos;
-        while self.byte(0).is_some_and(|b| b.is_ascii_digit()) {
-            self.pos += 1;
-        }
-        if self.pos == start && self.byte(0) == Some(b'{') {
-            self.pos += 1;
-            while self.byte(0).is_some_and(|b| b.is_ascii_alphanumeric() || b == b'_') {
-                self.pos += 1;
-            }
-            if self.byte(0) == Some(b'}') && self.pos > start + 1 { self.pos += 1 } else { self.pos = start }
-        }
-        if self.pos > start && !self.byte(0).is_some_and(|b| b == b'<' || b == b'>') {
-            self.pos = start;
-        }
-    }
-
-    fn opened(&mut self, operator: &str, token: Token) {
-        let duplicates = matches!(operator, "<&" | ">&");
-        if duplicates && let Some(known) = &token.known {
-            let digits = known.strip_suffix('-').unwrap_or(known);
-            if digits.bytes().all(|b| b.is_ascii_digit()) {
-                return;
-            }
-        }
-        let writes = operator != "<" && operator != "<&";
-        self.found.redirect(token.into_word(), writes);
-    }
-
-    fn heredoc(&mut self, tabs: bool) -> Read<()> {
-        let Some((delimiter, quoted)) = self.delimiter()? else {
-            return stop("syntax: a here-document without a delimiter");
-        };
-        self.here.heredocs += 1;
-        self.heredocs.push(Heredoc { delimiter, quoted, tabs, script: None });
-        Ok(())
-    }
-
-    /// The body of a here-document; what it expands runs, too.
-    fn heredoc_body(&mut self, heredoc: &Heredoc) -> Read<()> {
-        let mut body = String::new();
-        let start = self.pos;
-        let stop_at = loop {
-            let from = self.pos;
-            if from >= self.end {
-                return stop(format!("the here-document has no end (`{}`)", heredoc.delimiter));
-            }
-            let mut line = self.body_line(heredoc.quoted);
-            if heredoc.tabs {
-                line = line.trim_start_matches('\t').to_owned();
-            }
-            if line == heredoc.delimiter {
-                break from;
-            }
-            body.push_str(&line);
-            body.push('\n');
-        };
-        let after = self.pos;
-        if !heredoc.quoted {
-            self.pos = start;
-            let end = std::mem::replace(&mut self.end, stop_at);
-            let read = self.nested("<<", Self::heredoc_text);
-            self.end = end;
-            read?;
-        }
-        self.pos = after;
-        if let Some(inside) = &heredoc.script {
-            if !heredoc.quoted && body.contains(['$', '`', '\\']) {
-                self.found.unsure("a shell reads a here-document that is expanded first");
-            }
-            read_nested(&body, self.found, inside.clone());
-        }
-        Ok(())
-    }
-
-    /// One line of a body; where it is expanded, a backslash at its end continues it.
-    fn body_line(&mut self, quoted: bool) -> String {
-        let mut line = String::new();
-        loop {
-            let from = self.pos;
-            while self.byte(0).is_some_and(|b| b != b'\n') {
-                self.pos += 1;
-            }
-            line.push_str(self.slice(from, self.pos));
-            self.pos = (self.pos + 1).min(self.end);
-            let slashes = line.bytes().rev().take_while(|b| *b == b'\\').count();
-            if quoted || slashes.is_multiple_of(2) || self.pos >= self.end {
-                return line;
-            }
-            line.pop();
-        }
-    }
-}
-
-/// Longest first.
-const OPERATORS: &[&str] = &["<<<", "<<-", "&>>", "<<", ">>", "<&", ">&", "<>", ">|", "&>", "<", ">"];
-
-/// A simple command as it is being read.
-#[derive(Debug, Default)]
-pub(super) struct Simple {
-    assignments: Vec<(String, Word)>,
-    words: Vec<Token>,
-    /// The text of `<<<`: known or not.
-    herestring: Option<Option<String>>,
-    redirected: bool,
-}
-
-impl Simple {
-    fn declares(&self) -> bool {
-        self.words.first().and_then(|token| token.known.as_deref()).is_some_and(builtin::declares)
-    }
-
-    /// Whether what is declared is handed to commands.
-    fn exports(&self) -> bool {
-        let mut words = self.words.iter().filter_map(|token| token.known.as_deref());
-        words.next() == Some("export") || words.any(|word| word.starts_with('-') && word.contains('x'))
-    }
-
-    fn is_empty(&self) -> bool {
-        self.words.is_empty() && self.assignments.is_empty() && !self.redirected
-    }
-
-    fn push(&mut self, mut token: Token, declares: bool) {
-        match token.assigned.take() {
-            Some(assigned) if self.words.is_empty() && !declares => self.assignments.push(assigned),
-            assigned => {
-                token.assigned = assigned;
-                self.words.push(token);
-            }
-        }
-    }
-
-    fn all_assignments(&self) -> Vec<(String, Word)> {
-        let declared = self.words.iter().filter_map(|token| token.assigned.clone());
-        self.assignments.iter().cloned().chain(declared).collect()
     }
 }

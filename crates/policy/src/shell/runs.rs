@@ -2,7 +2,7 @@
 
 use super::found::Found;
 use super::parse::{Read, read_nested, stop};
-use super::{Command, DEPTH, Word, base_name, builtin, code, environment, git, wrapper};
+use super::{Command, DEPTH, Word, base_name, builtin, code, environment, git, launch, wrapper};
 
 /// Something that a command runs.
 #[derive(Debug)]
@@ -67,8 +67,7 @@ pub(super) fn command(found: &mut Found, mut command: Command) -> Read<Option<Ve
     };
     let what = what(&name, &command.words, found);
     if !builtin::declares(&name)
-        && let Some((name, _)) =
-            command.assignments.iter().find(|(name, _)| !environment::harmless_name(name))
+        && let Some((name, _)) = command.assignments.iter().find(|(variable, _)| !harmless(&name, variable))
     {
         let reason = format!("`{name}=` before it can change what it does");
         command.opaque = Some(reason);
@@ -88,6 +87,30 @@ pub(super) fn command(found: &mut Found, mut command: Command) -> Read<Option<Ve
     Ok(script)
 }
 
+/// Whether a variable handed to a command changes nothing of what it does. `IFS= read` is how lines are read.
+fn harmless(name: &str, variable: &str) -> bool {
+    environment::harmless_name(variable)
+        || (variable == "IFS" && matches!(name, "read" | "mapfile" | "readarray"))
+}
+
+/// What only bash reads as bash does.
+const ONLY_BASH: &[&str] = &[
+    "$'", "$\"", "[[", "((", "<(", ">(", "&>", ">&", "|&", "<<<", "function", "select", "coproc", "time",
+    "{", "$[",
+];
+
+/// A line for a shell that may not be bash: what only bash knows means something else to others.
+pub(super) fn elsewhere(found: &mut Found, label: &str, text: &str) {
+    if matches!(label, "eval" | "trap" | "mapfile -C" | "bash -c" | "rbash -c" | "bash" | "rbash") {
+        return;
+    }
+    // Descriptors are copied alike by all.
+    let text = text.replace(">&1", "").replace(">&2", "");
+    if let Some(odd) = ONLY_BASH.iter().find(|odd| text.contains(**odd)) {
+        found.unsure(format!("the shell of `{label}` may read `{odd}` differently from bash"));
+    }
+}
+
 fn noted(found: &mut Found, command: Command) -> Read<Option<Vec<String>>> {
     if found.command(command) { Ok(None) } else { stop("too many commands") }
 }
@@ -97,6 +120,7 @@ fn what(name: &str, words: &[Word], found: &mut Found) -> What {
         return git::what(words);
     }
     builtin::what(name, words, found)
+        .or_else(|| launch::what(name, words))
         .or_else(|| wrapper::what(name, words))
         .or_else(|| code::what(name, words))
         .unwrap_or_default()
@@ -107,6 +131,7 @@ fn inner(found: &mut Found, inner: Inner, inside: &[String]) -> Read<Option<Vec<
     match inner {
         Inner::Script { label } => Ok(Some(within(label))),
         Inner::Line { text: Word::Known(text), label } => {
+            elsewhere(found, &label, &text);
             read_nested(&text, found, within(label));
             Ok(None)
         }

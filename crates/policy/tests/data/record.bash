@@ -7,16 +7,17 @@ FUNCNEST=30
 ulimit -c 0 -f 20000 -t 60 2>/dev/null
 id=0 calls=0 odd=0
 say() {
-    local IFS=$'\x1f'
-    builtin set -- "${@//$'\n'/$'\x1e'}"
-    builtin printf '%s\n' "$id$IFS$*" >&9
+    local said
+    builtin printf -v said '\x1f%s' "${@//$'\n'/$'\x1e'}"
+    builtin printf '%s\n' "$id$said" >&9
     calls=$((calls + 1))
     # A loop that does not end by itself ends here.
     ((calls > 200)) && builtin exit
     builtin return $(((calls + odd) % 2))
 }
 command_not_found_handle() { say "$@"; }
-for name in aa bb cc dd ee cd echo printf true false test ls rm cat git cargo kill :; do
+for name in aa bb cc dd ee cd echo printf true false test ls rm cat git cargo kill : pwd sleep head tail wc grep sort tee \
+    comm diff find yes npm make sudo; do
     builtin eval "$name() { say $name \"\$@\"; }"
 done
 # Wrappers that run their words, as the real ones do.
@@ -35,7 +36,16 @@ nice() {
     esac
     "$@"
 }
-bash() { say bash "$@"; [[ $1 == -c ]] && ( builtin eval "$2" ); }
+bash() {
+    say bash "$@"
+    if [[ $1 == -c ]]; then
+        ( builtin eval "$2" )
+    elif [[ $# == 0 ]]; then
+        local script
+        IFS= builtin read -r -d '' script
+        ( builtin eval "$script" )
+    fi
+}
 sh() { say sh "$@"; [[ $1 == -c ]] && ( builtin eval "$2" ); }
 xargs() { say xargs "$@"; "$@"; }
 unset name
@@ -46,6 +56,8 @@ while IFS= builtin read -r -d '' -u 3 line; do
     builtin printf '@%s\n' "$id" >&2
     (
         calls=0
+        # Loops that call nothing end by this.
+        ulimit -t 2
         builtin eval "$line"
         builtin wait
     ) 3<&- </dev/null >/dev/null

@@ -116,9 +116,13 @@ impl Maker {
         Maker { dice: Dice::new(seed), depth: 0 }
     }
 
-    /// A whole line; every fourth is spoiled.
-    pub(crate) fn line(&mut self) -> String {
+    /// A whole line; every fourth is spoiled. Every sixth is one of those that were given, most of them spoiled.
+    pub(crate) fn line(&mut self, given: &[String]) -> String {
         self.depth = 0;
+        if self.dice.chance(6) {
+            let line = &given[self.dice.below(given.len())];
+            return if self.dice.chance(4) { line.clone() } else { self.spoiled(line) };
+        }
         let line = self.list();
         if self.dice.chance(4) { self.spoiled(&line) } else { line }
     }
@@ -188,6 +192,32 @@ impl Maker {
             "(A)",
             "function g { A; }\ng",
             "[[ a =~ ^(a|b)$ || ! -f x ]] && A",
+            "case W in a|b) A;& *) B;; esac",
+            "while read -r q; do A; break; done <<< W",
+            "{ A; } 2>&1 | while read -r q; do B; done",
+            "[ -n W ] && A",
+            "trap 'A' EXIT; B",
+            "x=$(A) && B",
+            "A <<EOF\n$(B)\nEOF\n",
+            "A <<-'EOF' | B\n\ta $(aa)\n\tEOF\n",
+            "A <<X; B <<Y\n1\nX\n2\nY\n",
+            "bash <<'EOF'\nA\nB\nEOF\n",
+            "bash <<< 'A'",
+            "eval A \\; B",
+            "q=(W $(A)); B",
+            "for q in W $(A) {1..2}; do B; done",
+            "until A; do B; break; done 2> f1",
+            "if [[ W == a* ]]; then A; fi",
+            "echo \"${v:-$(A)} `B`\" W",
+            "A && { B; } || ( A )",
+            "! { A; } && B",
+            "f() { A; } 2> f1; f; B",
+            "f() if A; then B; fi; f",
+            "(( $n > 2 )) && A || B",
+            "echo $(( n + 1 )) ${v:n} && A",
+            "echo $((A))",
+            "echo $( (A) ; B )",
+            "echo \"a${v:+\"$(A)\"}b\" ${v//a/$(B)}",
             "for i; do A; done",
             "for i in W\ndo\nA\ndone",
             "f() ( A ); f",
@@ -315,7 +345,7 @@ impl Maker {
             4 => format!(">> {target}"),
             5 => format!("&> {target}"),
             6 => format!(">| {target}"),
-            7 => "<<< aa".to_owned(),
+            7 => self.dice.one(&["<<< aa", "<<< aa", ">&f1", ">&'$(aa)'", "<>f1", "{fd}>f1"]).to_owned(),
             _ => "< /dev/null".to_owned(),
         }
     }
