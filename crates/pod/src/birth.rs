@@ -4,13 +4,13 @@
 //! entry on whoever wrote it.
 
 use minke_record::{
-    Actor, Answer, Archived, AskId, Blob, CallStage, Checkpoint, ConfigChanged, Decision, Draft, ErrorCode,
-    FORMAT, ForkedFrom, Git, History, Holder, Ids, Inbox, InputSegment, Millis, Opened, Outcome, Parent,
-    PodName, QueueId, QueueMode, QueuedInput, Renamed, Scope, SegmentReason, SessionId, SessionStart,
-    StateWord, Unarchived,
+    Actor, Archived, AskId, Blob, CallStage, Checkpoint, ConfigChanged, Decision, Draft, ErrorCode, FORMAT,
+    ForkedFrom, Git, History, Holder, Ids, Inbox, InputSegment, Millis, Opened, Outcome, Parent, PodName,
+    QueueId, QueueMode, QueuedInput, Renamed, Scope, SegmentReason, SessionId, SessionStart, Unarchived,
 };
 use serde_json::Value;
 
+use crate::asks::{Answering, may_answer};
 use crate::calls::Settled;
 use crate::pod::{Making, Pod};
 use crate::run::Beginning;
@@ -181,10 +181,14 @@ pub fn visit(state: &State, at: Moment, visitor: Visitor, visit: Visit) -> Resul
             pod.note(&mut m, Inbox { from: by, from_seq: None, event: None, message, wake });
         }
         Visit::Answer { ask, decision, note } => {
-            if state.ask(ask).is_none() {
-                return Err(Refusal::new(ErrorCode::NotFound, format!("no question {ask} is open")));
+            let answering = Answering { ask, decision, note, by };
+            may_answer(state, m.now, &answering)?;
+            let waits = state.facts.calls.iter().any(|call| call.stage == CallStage::Asked(ask));
+            if !waits {
+                let message = format!("the client's call that question {ask} was about is gone");
+                return Err(Refusal::new(ErrorCode::NotFound, message));
             }
-            pod.note(&mut m, Answer { id: ask, decision, note, by });
+            pod.answer_in_visit(&mut m, answering);
         }
         Visit::Model(reference) => {
             for (key, value) in state.model_changes(&reference) {
@@ -213,8 +217,7 @@ pub fn visit(state: &State, at: Moment, visitor: Visitor, visit: Visit) -> Resul
             if pod.state.resumable().is_none() {
                 return Err(Refusal::new(ErrorCode::NotRunning, "no run is paused or interrupted"));
             }
-            pod.close_calls(&mut m, &reason);
-            pod.note_state(&mut m, StateWord::Abandoned, reason, &by);
+            pod.give_up(&mut m, &reason, &by);
         }
     }
     Ok(m.into())

@@ -31,6 +31,12 @@ impl Pod {
             let message = format!("this session's manifest cannot be read ({problem}); the defaults hold");
             self.alert(m, AlertLevel::Error, AlertSource::Pod, message);
         }
+        if let Some(problem) = self.state.limits_problem.clone() {
+            let message = format!(
+                "what this session's parent allows it cannot be read ({problem}); nothing with side effects is allowed"
+            );
+            self.alert(m, AlertLevel::Error, AlertSource::Policy, message);
+        }
         if self.state.facts.run.is_some() {
             let reason = if first { "the session came with an open run" } else { "the process ended" };
             self.end_interrupted(m, reason);
@@ -39,7 +45,9 @@ impl Pod {
             self.abort_ask(m, ask, "the client's call it was about is gone");
         }
         self.settle_clients_calls(m);
-        self.take_up(m, woken);
+        let expired = self.watch_asks(m);
+        self.add_rules_again(m);
+        self.take_up(m, woken || expired);
     }
 
     pub(crate) fn end_interrupted(&mut self, m: &mut Making, reason: &str) {

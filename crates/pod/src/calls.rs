@@ -1,18 +1,17 @@
 //! Calls: from "the model would like to" until "it is settled".
 //!
-//! Here: the life of one call, and who may move it on. Elsewhere: judging it (`gate`), clients' own calls (`guests`), running it (the driver).
+//! Here: the life of one call, and who may move it on. Elsewhere: whether it may run (`gate`), questions about it
+//! (`asks`), clients' own calls (`guests`), running it (the driver).
 //! Invariant: a call runs at most once, unless it is pure or its file shows that it did not happen
 //! (`no_call_runs_twice_whenever_the_process_dies`).
 
-use minke_manifest::Posture;
-use minke_policy::{AT_ONCE, Judging, Slot, SlotState, Tier, startable};
+use minke_policy::{AT_ONCE, Slot, SlotState, startable};
 use minke_record::{
-    Action, Actor, Answer, Ask, AskId, AskKind, AskSubject, CallId, CallStage, Class, Decision, Durability,
-    Item, Judgement, Kind, Large, OpenCall, Outcome, Own, Snapshot, SnapshotWhen, Text, ToolDispatch,
-    ToolResult, Verdict, limits,
+    Action, Actor, AskKind, CallId, CallStage, Class, Durability, Item, Kind, Large, OpenCall, Outcome, Own,
+    Snapshot, SnapshotWhen, Text, ToolDispatch, ToolResult, Verdict, limits,
 };
 
-use crate::digest::digest;
+use crate::gate::{Hooked, Next, Rewrite};
 use crate::input::{CallEnd, FileFound, Prepared, Said};
 use crate::pod::{Making, Pod};
 use crate::step::Effect;
@@ -20,7 +19,10 @@ use crate::step::Effect;
 /// What a hand is busy with, or what waits for one, in this life.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Work {
-    Preparing,
+    /// A tool says what the call would touch; with arguments that a hook wrote, if there are any.
+    Preparing(Option<Box<Rewrite>>),
+    /// Hooks are asked about it.
+    Hooked(Box<Hooked>),
     /// Judged and allowed; waits for its turn.
     Ready(Box<Ready>),
     /// A person has been asked; the action keeps its place in the order.
@@ -37,6 +39,8 @@ pub(crate) enum Work {
 pub(crate) struct Ready {
     pub(crate) prepared: Prepared,
     pub(crate) verdict: Verdict,
+    /// The final arguments, if a hook rewrote them.
+    pub(crate) rewritten: Option<Text>,
 }
 
 /// How a call is settled, in words for the model.
@@ -75,7 +79,7 @@ impl Pod {
             let idle = !self.life.work.contains_key(&call.call_id);
             match call.stage {
                 CallStage::Wished | CallStage::Answered { .. } if idle => {
-                    self.life.work.insert(call.call_id.clone(), Work::Preparing);
+                    self.life.work.insert(call.call_id.clone(), Work::Preparing(None));
                     let (tool, arguments) = (call.tool, call.arguments);
                     m.effect(Effect::Prepare { call_id: call.call_id, tool, arguments });
                 }
@@ -90,115 +94,46 @@ impl Pod {
 
     /// A call came back from its tool: it can be made, or it is badly formed.
     pub(crate) fn prepared(&mut self, m: &mut Making, id: &CallId, prepared: Result<Prepared, String>) {
-        if let Some(at) = self.life.guests.iter().position(|guest| guest.call_id == *id) {
-            return self.guest_prepared(m, at, prepared);
+        if self.is_guest(id) {
+            return self.guest_prepared(m, id, prepared);
         }
-        if self.life.work.get(id) != Some(&Work::Preparing) {
+        let Some(Work::Preparing(rewrite)) = self.life.work.get(id).cloned() else {
             return; // dropped by a pause, a cancel or a stop
-        }
+        };
         let Some(call) = self.state.call(id).cloned() else { return };
-        let prepared = match prepared {
-            Ok(prepared) => prepared,
-            Err(message) => {
-                self.settle_call(m, id, Settled::error(Outcome::Invalid, message));
-                return self.go_on(m);
+        let next = self.judged(m, &call, rewrite, prepared);
+        self.move_call(m, &call, next);
+    }
+
+    /// Puts a call of the model where the gate sends it.
+    pub(crate) fn move_call(&mut self, m: &mut Making, call: &OpenCall, next: Next) {
+        let id = &call.call_id;
+        match next {
+            Next::Wait(work) => {
+                self.life.work.insert(id.clone(), work);
             }
-        };
-        let digest = self.digest(&call.tool, &call.arguments, &prepared);
-        let verdict = match &call.stage {
-            CallStage::Answered { digest: asked, decision, note } if *asked == digest => {
-                answered_verdict(decision, note.as_deref())
-            }
-            CallStage::Wished
-            | CallStage::Answered { .. }
-            | CallStage::Asked(_)
-            | CallStage::Dispatched(_) => self.judge_prepared(&prepared),
-        };
-        match verdict.outcome {
-            Judgement::Allow => {
-                let ready = Box::new(Ready { prepared, verdict });
-                self.life.work.insert(id.clone(), Work::Ready(ready));
+            Next::Run(ready) => {
+                self.life.work.insert(id.clone(), Work::Ready(Box::new(ready)));
                 self.dispatch_ready(m);
             }
-            Judgement::Ask => {
-                match &prepared.own {
+            Next::Ask { ready, digest } => {
+                match &ready.prepared.own {
                     Some(Own::AskUser { question, options }) => {
-                        self.note_question(m, id.clone(), digest, question, options);
+                        let subject = self.question(call, &ready, digest, question);
+                        self.put_question(m, AskKind::Question, subject, options.clone());
                     }
-                    _ => self.ask_about(m, &call, digest, &prepared),
+                    _ => {
+                        self.note_ask(m, call, &ready, digest);
+                    }
                 }
-                self.life.work.insert(id.clone(), Work::Asking(prepared.action));
+                self.life.work.insert(id.clone(), Work::Asking(ready.prepared.action));
                 self.dispatch_ready(m);
             }
-            Judgement::Deny | Judgement::Other(_) => {
-                self.settle_call(m, id, refused(verdict));
+            Next::Over(settled) => {
+                self.settle_call(m, id, settled);
                 self.go_on(m);
             }
         }
-    }
-
-    pub(crate) fn judge(&self, action: &Action) -> Verdict {
-        let scope = self.state.facts.about.as_ref().map(|about| about.scope.clone()).unwrap_or_default();
-        let sandbox = &self.state.manifest.sandbox;
-        let judging = Judging {
-            own: self.life.boot.as_ref().map(|boot| &boot.own),
-            hosts: &sandbox.network.hosts(),
-            lifted: &sandbox.lifted,
-            rules: &self.state.manifest.permissions.rules,
-            cwd: self.state.facts.about.as_ref().map_or("/", |about| about.cwd.as_str()),
-            ..Judging::new(self.posture(), &scope, self.fence())
-        };
-        minke_policy::judge(&judging, action)
-    }
-
-    /// What holds commands in this life.
-    pub fn fence(&self) -> Tier {
-        self.life.boot.as_ref().map_or(Tier::D, |boot| boot.fence)
-    }
-
-    /// What becomes of an action that no rule decides: as it was set, or what suits the fence.
-    pub fn posture(&self) -> Posture {
-        let chosen = self.state.manifest.permissions.posture;
-        chosen.unwrap_or_else(|| minke_policy::default_posture(self.fence()))
-    }
-
-    pub(crate) fn digest(&self, tool: &str, arguments: &Text, prepared: &Prepared) -> String {
-        let cwd = self.state.facts.about.as_ref().map_or("", |about| about.cwd.as_str());
-        let before = prepared.preview.as_ref().and_then(|preview| preview.before.as_deref());
-        digest(tool, arguments, cwd, before)
-    }
-
-    fn ask_about(&mut self, m: &mut Making, call: &OpenCall, digest: String, prepared: &Prepared) {
-        let shown = prepared.action.command.clone().or_else(|| prepared.preview.as_ref()?.diff.clone());
-        let text = shown.unwrap_or_else(|| format!("{} {}", call.tool, call.arguments.show()));
-        self.note_ask(m, call.call_id.clone(), digest, text);
-    }
-
-    pub(crate) fn note_ask(
-        &mut self,
-        m: &mut Making,
-        call_id: CallId,
-        digest: String,
-        text: String,
-    ) -> AskId {
-        let id = AskId(m.ids.next_uuid());
-        let options = [Decision::Approved, Decision::Denied, Decision::Abort];
-        self.note(
-            m,
-            Ask {
-                id,
-                ask: AskKind::Approval,
-                subject: AskSubject {
-                    call_id: Some(call_id),
-                    digest,
-                    text: Some(text),
-                    ..AskSubject::default()
-                },
-                options: options.iter().map(ToString::to_string).collect(),
-                expires: None,
-            },
-        );
-        id
     }
 
     /// Starts what may start, and goes on if something was over at once.
@@ -222,9 +157,14 @@ impl Pod {
         for call in self.model_calls() {
             match self.life.work.get(&call.call_id) {
                 // What an unprepared call would touch is not known, so nothing behind it may start yet.
-                Some(Work::Preparing | Work::Checking) => break,
+                Some(Work::Preparing(_) | Work::Hooked(_) | Work::Checking) => break,
                 Some(work) => calls.push((call, work.clone())),
-                None => {}
+                // Asked about in an earlier life, or before a pause: it keeps its place.
+                None => {
+                    if let Some(action) = self.asked_action(&call) {
+                        calls.push((call, Work::Asking(action)));
+                    }
+                }
             }
         }
         let slots: Vec<Slot<'_>> = calls.iter().filter_map(|(_, work)| slot(work)).collect();
@@ -246,8 +186,21 @@ impl Pod {
         calls.into_iter().enumerate().filter_map(ready).collect()
     }
 
+    fn asked_action(&self, call: &OpenCall) -> Option<Action> {
+        match call.stage {
+            CallStage::Asked(ask) => self.state.ask(ask)?.subject.action.clone(),
+            CallStage::Wished | CallStage::Answered { .. } | CallStage::Dispatched(_) => None,
+        }
+    }
+
     pub(crate) fn dispatch(&mut self, m: &mut Making, call: &OpenCall, ready: Ready) {
-        let Prepared { class, action, preview, own, before } = ready.prepared;
+        let Ready { prepared, verdict, rewritten } = ready;
+        let Prepared { class, action, preview, own, before } = prepared;
+        let call = &OpenCall {
+            arguments: rewritten.clone().unwrap_or_else(|| call.arguments.clone()),
+            ..call.clone()
+        };
+        let kept = rewritten.is_some() || call.by.is_some();
         self.note(
             m,
             ToolDispatch {
@@ -256,9 +209,9 @@ impl Pod {
                 class: class.clone(),
                 action: action.clone(),
                 preview,
-                verdict: ready.verdict,
+                verdict,
                 by: call.by.clone(),
-                arguments: call.by.is_some().then(|| call.arguments.clone()),
+                arguments: kept.then(|| call.arguments.clone()),
             },
         );
         if let Some(file) = before {
@@ -411,13 +364,6 @@ impl Pod {
         }
     }
 
-    pub(crate) fn abort_ask(&mut self, m: &mut Making, id: AskId, why: &str) {
-        if self.state.ask(id).is_some() {
-            let by = self.me();
-            self.note(m, Answer { id, decision: Decision::Abort, note: Some(why.to_owned()), by });
-        }
-    }
-
     /// Whether a running call must be waited for when the run is paused: only pure ones can simply be dropped.
     pub(crate) fn drop_pure_work(&mut self, m: &mut Making) -> bool {
         let mine: Vec<CallId> = self.model_calls().into_iter().map(|call| call.call_id).collect();
@@ -429,7 +375,9 @@ impl Pod {
                     m.effect(Effect::StopCall { call_id: id.clone() });
                     self.life.work.remove(&id);
                 }
-                Some(Work::Preparing | Work::Ready(_) | Work::Asking(_) | Work::Checking) => {
+                Some(
+                    Work::Preparing(_) | Work::Hooked(_) | Work::Ready(_) | Work::Asking(_) | Work::Checking,
+                ) => {
                     self.life.work.remove(&id);
                 }
                 None => {}
@@ -451,7 +399,7 @@ fn slot(work: &Work) -> Option<Slot<'_>> {
         Work::Ready(ready) => Some(Slot { state: SlotState::Waiting, action: &ready.prepared.action }),
         Work::Asking(action) => Some(Slot { state: SlotState::Blocked, action }),
         Work::Running { action, .. } => Some(Slot { state: SlotState::Running, action }),
-        Work::Preparing | Work::Checking => None,
+        Work::Preparing(_) | Work::Hooked(_) | Work::Checking => None,
     }
 }
 
@@ -465,15 +413,6 @@ fn lost() -> Settled {
 pub(crate) fn refused(verdict: Verdict) -> Settled {
     let message = format!("refused: {}", verdict.reason);
     Settled { verdict: Some(verdict), ..Settled::error(Outcome::Refused, message) }
-}
-
-pub(crate) fn answered_verdict(decision: &Decision, note: Option<&str>) -> Verdict {
-    let outcome = if decision.approves() { Judgement::Allow } else { Judgement::Deny };
-    let reason = match note {
-        Some(note) => format!("{decision} by the person who was asked: {note}"),
-        None => format!("{decision} by the person who was asked"),
-    };
-    Verdict { outcome, rule: None, layer: Some("answer".to_owned()), reason, fence: None }
 }
 
 /// The first line, cut to what a summary may hold.

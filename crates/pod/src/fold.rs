@@ -8,14 +8,15 @@ use std::sync::Arc;
 use minke_context::{Context, Segment};
 use minke_manifest::Manifest;
 use minke_record::{
-    About, ActorKind, Answer, Ask, AssistantItem, CallId, CallStage, DequeueReason, Dequeued, Dispatched,
-    EndResult, EndedRun, Entry, Facts, Goal, GoalChange, GoalFact, Granted, History, Holder, Inbox, Invoke,
-    Item, Kind, LlmCall, LlmEnd, LlmUsage, Note, OpDone, OpGave, OpenAsk, OpenCall, OpenChild, OpenLlm,
-    OpenRun, Opened, PodEvent, Purpose, QueueMode, Queued, QueuedInput, Report, RunId, RunResult,
-    SegmentStart, SessionStart, SnapshotWhen, StateWord, SystemEntry, SystemKind, Task, TaskFact, TaskStatus,
-    ToolDispatch, ToolResult, Trigger, TurnEnd, UserInput, flatten, limits,
+    About, ActorKind, Answer, AnsweredAsk, Ask, AssistantItem, CallId, CallStage, Decision, DequeueReason,
+    Dequeued, Dispatched, EndResult, EndedRun, Entry, Facts, Goal, GoalChange, GoalFact, Granted, History,
+    Holder, Inbox, Invoke, Item, Kind, LlmCall, LlmEnd, LlmUsage, Note, OpDone, OpGave, OpenAsk, OpenCall,
+    OpenChild, OpenLlm, OpenRun, Opened, PodEvent, Purpose, QueueMode, Queued, QueuedInput, Report, RunId,
+    RunResult, SegmentStart, SessionStart, SnapshotWhen, StateWord, SystemEntry, SystemKind, Task, TaskFact,
+    TaskStatus, ToolDispatch, ToolResult, Trigger, TurnEnd, UserInput, flatten, limits,
 };
 
+use crate::gate::Limits;
 use crate::state::State;
 
 /// How many automatic resumes are remembered: as many as are allowed in a row.
@@ -180,8 +181,12 @@ impl State {
             self.since_carry = 0;
         }
         if let Some(facts) = carry {
+            // Read once: most carries say what is known already.
+            let same = facts.about == self.facts.about && facts.config == self.facts.config;
             self.facts = facts.clone();
-            self.read_manifest();
+            if !same {
+                self.read_manifest();
+            }
         }
     }
 
@@ -347,7 +352,13 @@ impl State {
             preview: e.preview.clone(),
         }));
         match self.call_mut(&e.call_id) {
-            Some(call) => call.stage = stage,
+            Some(call) => {
+                call.stage = stage;
+                // What runs again after a death is what ran, not what the model wrote.
+                if let Some(arguments) = &e.arguments {
+                    call.arguments = arguments.clone();
+                }
+            }
             None => self.facts.calls.push(OpenCall {
                 call_id: e.call_id.clone(),
                 tool: e.tool.clone(),
@@ -427,6 +438,10 @@ impl State {
     fn answered(&mut self, e: &Answer) {
         let Some(at) = self.facts.asks.iter().position(|ask| ask.id == e.id) else { return };
         let ask = self.facts.asks.remove(at);
+        self.facts.answered.push_back(AnsweredAsk { id: e.id, decision: e.decision.clone() });
+        while self.facts.answered.len() > limits::ANSWERED {
+            self.facts.answered.pop_front();
+        }
         self.facts.woken |= self.facts.visiting;
         let asked = self.facts.calls.iter_mut().find(|call| call.stage == CallStage::Asked(e.id));
         if let Some(call) = asked {
@@ -434,6 +449,7 @@ impl State {
                 digest: ask.subject.digest,
                 decision: e.decision.clone(),
                 note: e.note.clone(),
+                rule: ask.subject.always.filter(|_| e.decision == Decision::ApprovedRule),
             };
         }
     }
@@ -481,6 +497,7 @@ impl State {
     /// The manifest of the session with the changes since. A value that does not fit leaves the others standing.
     fn read_manifest(&mut self) {
         let Some(about) = &self.facts.about else { return };
+        (self.limits, self.limits_problem) = Limits::read(about.mandate.as_ref());
         let mut value = about.manifest.clone();
         for (key, change) in &self.facts.config {
             let mut changed = value.clone();

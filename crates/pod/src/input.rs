@@ -133,7 +133,8 @@ pub struct Steers {
 pub enum HookPoint {
     /// A `run` that is not accepted yet, by this life's own number for it.
     UserPrompt(u64),
-    BeforeTool(CallId),
+    /// A call, and this life's own number of the question: a late answer to an older one is not taken for it.
+    BeforeTool(CallId, u64),
     BeforeStop(RunId),
 }
 
@@ -341,6 +342,8 @@ pub struct Changes {
     /// `Some(None)` clears the goal.
     pub goal: Option<Option<String>>,
     pub progress: Option<(Option<f64>, String)>,
+    /// A remembered approval that is handed over: rule and reach.
+    pub grant: Option<(String, String)>,
 }
 
 /// A call that can be made: what it would touch and what it would change.

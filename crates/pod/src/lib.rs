@@ -3,6 +3,7 @@
 //! `Pod::step` takes one input and gives what is to be written, shown and done. Durable state changes only in
 //! `State::apply`, so replaying the log gives the same pod. No clock, disk, socket, task or randomness is here.
 
+mod asks;
 mod audit;
 mod birth;
 mod boot;
@@ -10,8 +11,9 @@ mod calls;
 mod capture;
 mod digest;
 mod fold;
-
+mod gate;
 mod guests;
+mod hooks;
 mod input;
 mod notes;
 mod orders;
@@ -30,6 +32,7 @@ mod table;
 
 pub use audit::Audit;
 pub use birth::{Forking, Moment, NewSession, Task, Visit, Visitor, Written, fork, new_session, visit};
+pub use gate::{BY_HOOK, Limits, REWRITTEN};
 pub use input::*;
 pub use orders::UNDO;
 pub use pod::{NETWORK, Pod};

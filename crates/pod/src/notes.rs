@@ -99,12 +99,21 @@ fn system_item(note: &Note) -> SystemItem {
         },
         (None, message) => {
             let body = match message {
-                Some(Text::Here(text)) => format!("[Notification] {text}").into(),
+                Some(Text::Here(text)) => format!("[{}] {text}", told_by(&note.from)).into(),
                 Some(blob) => blob.clone(),
                 None => "[Notification]".into(),
             };
             SystemItem { kind: SystemKind::Notification, cause: None, body }
         }
+    }
+}
+
+/// Who speaks: a hook by its name, everybody else notifies.
+fn told_by(from: &Actor) -> String {
+    match (&from.actor, &from.surface) {
+        (ActorKind::Hook, Some(name)) => format!("Hook {name}"),
+        (ActorKind::Hook, None) => "Hook".to_owned(),
+        _ => "Notification".to_owned(),
     }
 }
 

@@ -1,15 +1,16 @@
 //! Orders: what somebody wants of the pod. The table says what becomes of each; here it is done.
 
 use minke_record::{
-    Actor, Answer, Archived, AskId, AskKind, CallId, CallStage, Checkpoint, ConfigChanged, Decision,
-    DequeueReason, Dequeued, EndResult, ErrorCode, Goal, GoalChange, History, InputSegment, OpGave, Progress,
-    QueueId, QueueMode, QueuedInput, Renamed, Rewound, RunId, RunResult, SegmentReason, StateChange,
-    StateWord, Unarchived, limits,
+    Actor, Archived, CallId, CallStage, Checkpoint, ConfigChanged, DequeueReason, Dequeued, ErrorCode, Goal,
+    GoalChange, History, InputSegment, OpGave, OpenCall, Progress, QueueId, QueueMode, QueuedInput, Renamed,
+    Rewound, RunId, SegmentReason, StateChange, StateWord, Unarchived, limits,
 };
 use serde_json::Value;
 
+use crate::asks::Answering;
+use crate::calls::Work;
 use crate::guests::Guest;
-use crate::input::{Changes, Order, Request, Rewind, RunMode, ShutdownMode};
+use crate::input::{Changes, HooksSaid, Order, Request, Rewind, RunMode, ShutdownMode};
 use crate::pod::{Making, Pod, Stopping, Waiter};
 use crate::run::{Beginning, Opening, Said, trigger_of};
 use crate::step::{Effect, Given, Phase, Refusal};
@@ -32,11 +33,23 @@ struct Saying {
 
 impl Pod {
     pub(crate) fn order(&mut self, m: &mut Making, request: Request) {
-        let Request { from, reply, order } = request;
+        if matches!(request.order, Order::Cancel { .. }) {
+            let dropped = self.drop_parked(m, &ErrorCode::Conflict, "cancelled before hooks had seen it");
+            if dropped > 0 && self.phase() == Phase::Idle {
+                return m.accept(request.reply, Given::Ok);
+            }
+        }
+        self.run_order(m, request, None);
+    }
+
+    /// Carries an order out; `heard` is what hooks said about it, if they were asked.
+    pub(crate) fn run_order(&mut self, m: &mut Making, request: Request, heard: Option<&HooksSaid>) {
         let phase = self.phase();
-        let cell = cell(order.kind(), phase);
+        let cell = cell(request.order.kind(), phase);
+        let order = &request.order;
+        let reply = request.reply;
         // The same operation twice gets the first answer, also when a new one would be refused.
-        let again = match &order {
+        let again = match order {
             Order::Run { op_id: Some(op_id), .. } => self.state.op(op_id).cloned(),
             _ => None,
         };
@@ -46,6 +59,20 @@ impl Pod {
         if let Cell::Refuse(code) = &cell {
             return m.refuse(reply, Refusal::new(code.clone(), refusal_text(code, phase)));
         }
+        if let Some(refusal) = self.cannot_say(order) {
+            return m.refuse(reply, refusal);
+        }
+        let request = match heard {
+            None => match self.park(m, request) {
+                Some(request) => request,
+                None => return,
+            },
+            Some(said) => {
+                self.note_context(m, said);
+                request
+            }
+        };
+        let Request { from, order, .. } = request;
         let result = match order {
             Order::Run { input, mode, op_id } => self.say(m, &cell, Saying { input, mode, op_id, from }),
             Order::Dequeue { id } => self.dequeue(m, id),
@@ -56,7 +83,9 @@ impl Pod {
             Order::Resume { detail } => self.resume(m, from, detail),
             Order::Pause { detail } => Ok(self.pause(m, &cell, detail)),
             Order::Cancel { detail } => Ok(self.cancel(m, &cell, from, detail)),
-            Order::Answer { ask, decision, note } => self.answer(m, &cell, from, (ask, decision, note)),
+            Order::Answer { ask, decision, note } => {
+                self.answer(m, &cell, Answering { ask, decision, note, by: from })
+            }
             Order::Compact { .. } => self.compact(&cell),
             Order::Rewind(rewind) => self.rewind(m, *rewind, from),
             Order::Undo { run } => self.undo(m, from, run),
@@ -77,18 +106,21 @@ impl Pod {
         }
     }
 
-    fn say(&mut self, m: &mut Making, cell: &Cell, saying: Saying) -> Result<Given, Refusal> {
-        let Saying { input, mode, op_id, from } = saying;
+    /// Why an input is not accepted, whatever hooks would say.
+    fn cannot_say(&self, order: &Order) -> Option<Refusal> {
+        let Order::Run { input, op_id, .. } = order else { return None };
         if input.is_empty() {
-            return Err(Refusal::new(ErrorCode::InvalidRequest, "`input` is empty: say something"));
+            return Some(Refusal::new(ErrorCode::InvalidRequest, "`input` is empty: say something"));
         }
         if op_id.as_ref().is_some_and(|id| id.is_empty() || id.len() > limits::OP_ID_BYTES) {
             let message = format!("`op_id` must have 1 to {} bytes", limits::OP_ID_BYTES);
-            return Err(Refusal::new(ErrorCode::InvalidRequest, message));
+            return Some(Refusal::new(ErrorCode::InvalidRequest, message));
         }
-        if let Some(refusal) = self.cannot_run() {
-            return Err(refusal);
-        }
+        self.cannot_run()
+    }
+
+    fn say(&mut self, m: &mut Making, cell: &Cell, saying: Saying) -> Result<Given, Refusal> {
+        let Saying { input, mode, op_id, from } = saying;
         let waits = self.state.facts.queue.iter().any(|queued| queued.mode != QueueMode::Steer);
         match cell {
             // In Idle with inputs that wait, a queued input takes its place behind them.
@@ -169,57 +201,6 @@ impl Pod {
         self.note(m, StateChange { state, on: None, until: None, reason: Some(reason), by });
     }
 
-    fn answer(
-        &mut self,
-        m: &mut Making,
-        cell: &Cell,
-        by: Actor,
-        answer: (AskId, Decision, Option<String>),
-    ) -> Result<Given, Refusal> {
-        let (id, decision, note) = answer;
-        let Some(ask) = self.state.ask(id) else {
-            return Err(Refusal::new(ErrorCode::NotFound, format!("no question {id} is open")));
-        };
-        if ask.ask == AskKind::Question && decision.approves() && note.as_deref().is_none_or(str::is_empty) {
-            let message = "this is a question, not an approval: say the answer in `note`";
-            return Err(Refusal::new(ErrorCode::InvalidRequest, message));
-        }
-        let guest = self.life.guests.iter().any(|guest| guest.ask == Some(id));
-        if !guest && *cell == Cell::OnlyClientsCall {
-            return Err(Refusal::new(ErrorCode::NotFound, format!("no run waits for the answer to {id}")));
-        }
-        let call = self.state.facts.calls.iter().find(|call| call.stage == CallStage::Asked(id));
-        let call_id = call.map(|call| call.call_id.clone());
-        self.note(m, Answer { id, decision: decision.clone(), note, by: by.clone() });
-        if guest {
-            self.answer_guest(m, id, &decision);
-            return Ok(Given::Ok);
-        }
-        if let Some(call_id) = &call_id {
-            self.life.work.remove(call_id);
-        }
-        match cell {
-            Cell::ResumeOrKeep => {
-                let interrupted = self.last_result() == Some(&EndResult::Completed(RunResult::Interrupted));
-                if interrupted && self.state.facts.asks.is_empty() && self.cannot_run().is_none() {
-                    self.resume_run(m, by);
-                }
-            }
-            _ if decision == Decision::Abort => self.cancel_run(m, "aborted by the person who was asked"),
-            _ => self.go_on(m),
-        }
-        Ok(Given::Ok)
-    }
-
-    pub(crate) fn ask_expired(&mut self, m: &mut Making, id: AskId) {
-        if self.state.ask(id).is_some() {
-            let by = self.me();
-            let note = Some("nobody answered in time".to_owned());
-            self.note(m, Answer { id, decision: Decision::Denied, note, by });
-            self.go_on(m);
-        }
-    }
-
     fn compact(&self, cell: &Cell) -> Result<Given, Refusal> {
         match cell {
             Cell::Nothing => Ok(Given::Ok),
@@ -281,8 +262,7 @@ impl Pod {
             return Err(Refusal::new(ErrorCode::TooMany, format!("{limit} calls of clients wait already")));
         }
         let call_id = call_id.unwrap_or_else(|| CallId(format!("client_{}", m.ids.next_uuid())));
-        let taken = self.state.call(&call_id).is_some()
-            || self.life.guests.iter().any(|guest| guest.call_id == call_id);
+        let taken = self.state.call(&call_id).is_some() || self.is_guest(&call_id);
         if taken
             || call_id.0.is_empty()
             || call_id.0.len() > limits::OP_ID_BYTES
@@ -297,7 +277,14 @@ impl Pod {
             tool: name.clone(),
             arguments: arguments.clone(),
         });
-        self.life.guests.push(Guest { call_id: call_id.clone(), tool: name, arguments, by, ask: None });
+        let call = OpenCall {
+            call_id: call_id.clone(),
+            tool: name,
+            arguments,
+            stage: CallStage::Wished,
+            by: Some(by),
+        };
+        self.life.guests.push(Guest { call, work: Work::Preparing(None), ask: None });
         Ok(Given::Call(call_id))
     }
 
@@ -316,6 +303,9 @@ impl Pod {
     }
 
     fn set(&mut self, m: &mut Making, changes: Changes, by: &Actor) -> Result<Given, Refusal> {
+        if let Some(grant) = changes.grant {
+            self.take_grant(m, grant, by)?;
+        }
         if let Some(name) = changes.name {
             self.note(m, Renamed { name, by: by.clone() });
         }

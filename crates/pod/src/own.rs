@@ -5,11 +5,11 @@
 
 use minke_manifest::Posture;
 use minke_record::{
-    Ask, AskKind, AskSubject, CallId, CallStage, Judgement, OpenCall, Outcome, Own, Progress, SystemKind,
-    Task, TaskFact, TaskStatus, Verdict,
+    AskSubject, CallStage, Judgement, OpenCall, Outcome, Own, Progress, SystemKind, Task, TaskFact,
+    TaskStatus, Verdict,
 };
 
-use crate::calls::Settled;
+use crate::calls::{Ready, Settled};
 use crate::input::{Prepared, Said};
 use crate::pod::{Making, Pod};
 
@@ -38,22 +38,16 @@ impl Pod {
         }
     }
 
-    pub(crate) fn note_question(
-        &mut self,
-        m: &mut Making,
-        call_id: CallId,
-        digest: String,
-        question: &str,
-        options: &[String],
-    ) {
-        let id = minke_record::AskId(m.ids.next_uuid());
-        let subject = AskSubject {
-            call_id: Some(call_id),
+    /// What a question of the model is about.
+    pub(crate) fn question(&self, call: &OpenCall, ready: &Ready, digest: String, text: &str) -> AskSubject {
+        AskSubject {
+            call_id: Some(call.call_id.clone()),
             digest,
-            text: Some(question.to_owned()),
+            text: Some(text.to_owned()),
+            tool: Some(call.tool.clone()),
+            action: Some(ready.prepared.action.clone()),
             ..AskSubject::default()
-        };
-        self.note(m, Ask { id, ask: AskKind::Question, subject, options: options.to_vec(), expires: None });
+        }
     }
 
     /// Does what the call asks of the pod itself, and settles it.

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use minke_record::{
     Actor, Alert, AlertLevel, AlertSource, CallId, Carry, Draft, Durability, Entry, Extension, Ids, Kind,
-    Millis, Route, RunId, limits,
+    Millis, QueueId, Route, RunId, limits,
 };
 
 use crate::calls::Work;
@@ -51,6 +51,14 @@ pub(crate) struct Life {
     pub(crate) work: BTreeMap<CallId, Work>,
     /// Calls that clients made and that are not dispatched yet.
     pub(crate) guests: Vec<crate::guests::Guest>,
+    /// This life's number of the newest question to hooks.
+    pub(crate) hooks: u64,
+    /// Inputs that hooks are asked about.
+    pub(crate) parked: Vec<crate::hooks::Parked>,
+    /// Queued inputs that hooks have seen, with the text that they want instead.
+    pub(crate) seen: BTreeMap<QueueId, Option<String>>,
+    /// The run that would end, if hooks let it.
+    pub(crate) ending: Option<crate::hooks::Ending>,
     /// The write scope is being captured before this run's first command.
     pub(crate) capturing: Option<RunId>,
     /// How this run left the write scope is being looked at.
@@ -134,6 +142,9 @@ impl Pod {
             idle_timer: old.life.idle_timer,
             told: old.life.told,
             storage_failed: old.life.storage_failed,
+            hooks: old.life.hooks,
+            parked: old.life.parked,
+            seen: old.life.seen,
             ..Life::default()
         };
         Pod { state, life }
@@ -169,7 +180,7 @@ impl Pod {
                 self.note(&mut m, Extension { domain: NETWORK.to_owned(), payload });
             }
             What::Policy(rules) => self.rules_changed(&mut m, &rules),
-            What::HooksSaid { .. } => {}
+            What::HooksSaid { point, said } => self.hooks_said(&mut m, point, *said),
             What::Timer(timer) => self.timer(&mut m, timer),
             What::Signal => self.stop_by_signal(&mut m, "a signal"),
             What::Clients(count) => self.life.clients = count,
@@ -306,6 +317,8 @@ impl Pod {
         let waits = self.status().waiting.is_some_and(|w| w.on == minke_record::WaitingOn::Ask);
         self.life.clients == 0
             && self.life.commands == 0
+            && self.life.parked.is_empty()
+            && self.life.guests.iter().all(|guest| guest.ask.is_some())
             && self.state.facts.children.is_empty()
             && self.life.resume_at.is_none()
             && self.life.work.values().all(|work| matches!(work, Work::Asking(_)))

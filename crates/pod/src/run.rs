@@ -231,6 +231,9 @@ impl Pod {
         if self.state.facts.run.is_none() || self.life.reply.is_some() || self.life.pausing.is_some() {
             return;
         }
+        if self.is_ending() {
+            return; // hooks decide what follows
+        }
         if self.has_calls() {
             self.life.had_calls = true;
             return self.work_on_calls(m);
@@ -239,7 +242,9 @@ impl Pod {
         if self.life.had_calls || self.notes_wait() {
             return self.next_request(m, None);
         }
-        self.end_run(m, RunResult::Finished, None);
+        if !self.ends_after_hooks(m) {
+            self.end_run(m, RunResult::Finished, None);
+        }
     }
 
     pub(crate) fn end_turn(&mut self, m: &mut Making, result: TurnResult) {
@@ -274,6 +279,7 @@ impl Pod {
             self.capture_after(m, run);
         }
         self.life.capturing = None;
+        self.life.ending = None;
         self.life.work.retain(|id, _| self.state.call(id).is_some_and(|call| call.by.is_some()));
         self.life.pausing = None;
         self.life.had_calls = false;
@@ -299,9 +305,12 @@ impl Pod {
             return None;
         }
         let next = self.state.facts.queue.iter().find(|queued| queued.mode != QueueMode::Steer)?.clone();
+        if self.waits_for_hooks(m, &next) {
+            return None;
+        }
         let trigger = trigger_of(&next.from);
         let said = Said {
-            segments: next.segments,
+            segments: self.as_hooks_want(&next),
             op_id: next.op_id,
             from: next.from.clone(),
             queued: Some(next.id),

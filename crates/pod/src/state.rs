@@ -12,6 +12,7 @@ use minke_record::{
 
 use serde_json::Value;
 
+use crate::gate::Limits;
 use crate::step::Phase;
 
 /// Everything durable that a pod knows.
@@ -28,6 +29,10 @@ pub struct State {
     pub manifest: Manifest,
     /// Why the manifest of the session could not be read; then the defaults hold, and boot says so.
     pub manifest_problem: Option<String>,
+    /// What the parent allows, as the mandate says.
+    pub limits: Option<Limits>,
+    /// Why that could not be read; then nothing with side effects is allowed, and boot says so.
+    pub limits_problem: Option<String>,
 }
 
 impl State {

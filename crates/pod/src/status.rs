@@ -58,7 +58,7 @@ impl Pod {
     fn detail(&self) -> Option<String> {
         let running = self.life.work.iter().find_map(|(id, work)| match work {
             Work::Running { action, .. } => Some((id, action)),
-            Work::Preparing | Work::Ready(_) | Work::Asking(_) | Work::Checking => None,
+            Work::Preparing(_) | Work::Hooked(_) | Work::Ready(_) | Work::Asking(_) | Work::Checking => None,
         });
         let (id, action) = running?;
         let tool = &self.state.call(id)?.tool;

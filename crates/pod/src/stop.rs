@@ -62,14 +62,19 @@ impl Pod {
         match cell {
             Cell::Cancel => self.cancel_run(m, &why),
             Cell::Abandon => {
-                self.close_calls(m, &why);
-                self.note_state(m, StateWord::Abandoned, why, &by);
-                self.forget_wait(m);
+                self.give_up(m, &why, &by);
                 self.tell_status(m);
             }
             _ => {}
         }
         Given::Ok
+    }
+
+    /// A paused or interrupted run does not go on: its calls and its questions are closed.
+    pub(crate) fn give_up(&mut self, m: &mut Making, why: &str, by: &Actor) {
+        self.close_calls(m, why);
+        self.note_state(m, StateWord::Abandoned, why.to_owned(), by);
+        self.forget_wait(m);
     }
 
     /// Ends the open run. Before the model has said anything its input leaves the context (a rollback).
@@ -121,6 +126,11 @@ impl Pod {
     /// Stops, when it is known how the last run left the files: without that they cannot be put back.
     pub(crate) fn stop_now(&mut self, m: &mut Making) {
         self.life.stopping = Some(Stopping::Now);
+        self.drop_parked(
+            m,
+            &ErrorCode::Conflict,
+            "the pod is stopping; send it again, it will be started anew",
+        );
         self.tell_status(m);
         if self.life.closing.is_some() {
             self.life.stop_waits = true;
@@ -140,7 +150,10 @@ impl Pod {
     /// until there is space.
     pub(crate) fn storage_failed(&mut self, m: &mut Making, message: String) {
         self.life.storage_failed = Some(message.clone());
+        let why = format!("the log cannot be written ({message}); free some space and try again");
+        self.drop_parked(m, &ErrorCode::StorageFailed, &why);
         self.end_for_storage(m, message);
+        self.set_ask_timers(m);
     }
 
     /// What the hands were busy with died with the write: no question stays that nobody can answer any more.

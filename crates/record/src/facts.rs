@@ -46,6 +46,8 @@ pub struct Facts {
     pub last: Option<EndedRun>,
     pub calls: Vec<OpenCall>,
     pub asks: Vec<OpenAsk>,
+    /// The questions that were answered last, oldest first: who answers one again is told that it is too late.
+    pub answered: VecDeque<AnsweredAsk>,
     pub queue: VecDeque<Queued>,
     /// The queue waits for the next `run` or `resume`.
     pub held: bool,
@@ -178,6 +180,12 @@ fact_structs! {
         pub expires: Option<Millis>,
     }
 
+    /// A question that has its answer.
+    pub struct AnsweredAsk {
+        pub id: AskId,
+        pub decision: Decision,
+    }
+
     pub struct Queued {
         pub id: QueueId,
         pub segments: Vec<InputSegment>,
@@ -212,6 +220,7 @@ fact_structs! {
     }
 
     pub struct Granted {
+        /// `call DIGEST`, or a rule as one line of TOML.
         pub rule: String,
         pub reach: String,
     }
@@ -264,6 +273,9 @@ pub enum CallStage {
         decision: Decision,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         note: Option<String>,
+        /// The rule that is to be appended to the person's policy, if that was the answer.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        rule: Option<String>,
     },
     Dispatched(Box<Dispatched>),
 }

@@ -20,8 +20,8 @@ pub use action::{Action, Class, Judgement, Outcome, Permission, Preview, Scope, 
 pub use effort::{Effort, Reasoning};
 pub use entry::*;
 pub use facts::{
-    About, CallStage, Dispatched, EndResult, EndedRun, Facts, GoalFact, Granted, Note, OpDone, OpGave,
-    OpenAsk, OpenCall, OpenChild, OpenLlm, OpenRun, Queued, Report, TaskFact, Usage,
+    About, AnsweredAsk, CallStage, Dispatched, EndResult, EndedRun, Facts, GoalFact, Granted, Note, OpDone,
+    OpGave, OpenAsk, OpenCall, OpenChild, OpenLlm, OpenRun, Queued, Report, TaskFact, Usage,
 };
 pub use ids::{AskId, BadName, CallId, Ids, Millis, PodName, QueueId, RunId, SessionId};
 pub use item::{Content, ImageBlob, ImageSource, InputSegment, Item, Role, SystemItem, SystemKind, flatten};

@@ -24,3 +24,11 @@ pub const SUMMARY_BYTES: usize = 200;
 pub const ALERT_BYTES: usize = 4 * 1024;
 /// The longest `op_id` of a client: it is kept 1,024 times.
 pub const OP_ID_BYTES: usize = 256;
+/// How many answered questions are remembered: a second answer later than this finds no question at all.
+pub const ANSWERED: usize = 256;
+/// How many grants a session holds: each is looked at before a person is asked.
+pub const GRANTS: usize = 256;
+/// The longest rule of a grant.
+pub const GRANT_BYTES: usize = 4 * 1024;
+/// What a question shows of a command, a diff or arguments; the action holds the whole command.
+pub const ASK_BYTES: usize = 64 * 1024;

@@ -3,7 +3,7 @@
 //! What a call would touch is made again by the tool's own `prepare`, which is pure; only what it found by looking (the
 //! preview, a refusal of its arguments) and what it did come from the log.
 
-use minke_pod::{CallEnd, FileFound, Order, Prepared, Request, Said, What};
+use minke_pod::{CallEnd, FileFound, Order, Prepared, REWRITTEN, Request, Said, What};
 use minke_record::{Action, Actor, CallId, Class, Entry, Item, Kind, Outcome, Text, ToolResult};
 use minke_tool::Place;
 
@@ -96,16 +96,13 @@ impl Look<'_> {
     ) -> Result<Plan, ReplayError> {
         let mut plan = Vec::new();
         for pending in mind.preparing.iter().rev().filter(|pending| ids.contains(&&pending.call_id)) {
-            if let Some(prepared) = self.prepared(mind, step, pending)? {
-                let call_id = pending.call_id.clone();
-                plan.push(What::Prepared { call_id, prepared: Box::new(prepared) }.into());
-            }
+            plan.extend(self.passed(mind, step, pending)?);
         }
         Ok(plan)
     }
 
     /// What the tool of a call said it would touch, or why the call cannot be made.
-    fn prepared(
+    pub(crate) fn prepared(
         &self,
         mind: &Mind,
         step: LogStep<'_>,
@@ -129,7 +126,8 @@ impl Look<'_> {
         if let Some(OfCall::Settled(result)) = found
             && result.outcome == Outcome::Invalid
         {
-            return Ok(Some(Err(self.message(result, seq)?)));
+            let message = self.message(result, seq)?;
+            return Ok(Some(Err(message.strip_prefix(REWRITTEN).unwrap_or(&message).to_owned())));
         }
         if let Some(again) = again {
             return Ok(Some(again.map(|again| Prepared { preview, before, ..again })));
@@ -140,11 +138,11 @@ impl Look<'_> {
                 let prepared = Prepared::new(dispatch.class.clone(), dispatch.action.clone());
                 Some(Ok(Prepared { preview, before, ..prepared }))
             }
-            (Some(OfCall::Asked(text)), None) => once(Action {
-                command: Some(text.unwrap_or_default().to_owned()),
+            (Some(OfCall::Asked(subject)), None) => once(subject.action.clone().unwrap_or_else(|| Action {
+                command: Some(subject.text.clone().unwrap_or_default()),
                 side_effects: true,
                 ..Action::default()
-            }),
+            })),
             (Some(OfCall::Settled(result)), _) if result.outcome == Outcome::Refused => once(refused(result)),
             _ => None,
         })
@@ -163,10 +161,7 @@ impl Look<'_> {
                 Pending { call_id: id.clone(), tool, arguments }
             }
         };
-        let call_id = pending.call_id.clone();
-        if let Some(prepared) = self.prepared(mind, step, &pending)? {
-            plan.push(What::Prepared { call_id, prepared: Box::new(prepared) }.into());
-        }
+        plan.extend(self.passed(mind, step, &pending)?);
         Ok(Some(plan))
     }
 
@@ -190,6 +185,8 @@ impl Look<'_> {
         let dispatch = self.timeline.dispatch(id, at);
         let tool = dispatch.map_or_else(String::new, |e| e.tool.clone());
         let arguments = dispatch.and_then(|e| e.arguments.clone()).unwrap_or_default();
+        // What a client wrote and a hook rewrote is not in the log.
+        let arguments = if self.rewrote_guest(id, at) { Text::default() } else { arguments };
         Some(Guest { id, by, tool, arguments })
     }
 
@@ -231,7 +228,8 @@ impl Look<'_> {
     pub(crate) fn unknowable(&self, mind: &Mind, step: LogStep<'_>) -> bool {
         match &step.first.kind {
             Kind::Ask(e) => e.subject.call_id.as_ref().is_some_and(|id| {
-                mind.pod.state().call(id).is_none() && self.timeline.dispatch(id, step.at).is_none()
+                let never_made = self.timeline.dispatch(id, step.at).is_none();
+                never_made && mind.pod.state().call(id).is_none() || self.rewritten_away(step, &e.subject)
             }),
             _ => false,
         }

@@ -5,13 +5,14 @@
 //! order, and the first that leads to what stands in the log is what happened. None can lead there by itself: a plan
 //! holds inputs, and the entries are the mind's.
 
-use minke_pod::{FileFound, NETWORK, Timer, What};
-use minke_record::{AlertLevel, Entry, Kind, LlmOutcome, Route, StateWord};
+use minke_pod::{FileFound, HooksSaid, NETWORK, Timer, What};
+use minke_record::{ActorKind, AlertLevel, Entry, Kind, LlmOutcome, Route, StateWord};
 
 use crate::ReplayError;
 use crate::blobs::Blobs;
 use crate::calls::file_checked;
 use crate::compare::Pairs;
+use crate::hooked;
 use crate::mind::{Feed, Mind};
 use crate::recipe::Recipe;
 use crate::taken::{self, Taken};
@@ -92,7 +93,31 @@ impl<'l> Look<'l> {
         )
     }
 
+    /// What led to a step; where hooks were asked before, their answer is the first that comes to mind.
     fn causes(&self, mind: &Mind, step: LogStep<'l>) -> Result<Vec<Plan>, ReplayError> {
+        let mut plans = self.heard(mind, step)?;
+        let mut rest = step;
+        // What hooks had to say to the model stands before what followed.
+        while let (Kind::Inbox(e), [_, more @ ..]) = (&rest.first.kind, rest.entries)
+            && e.from.actor == ActorKind::Hook
+            && let Some(next) = more.first()
+        {
+            rest.first = next;
+            rest.entries = more;
+        }
+        let said = HooksSaid { context: hooked::context(step), ..HooksSaid::nothing() };
+        let hears = |mut plan: Plan| {
+            plan.insert(0, Feed::HearInput(Box::new(said.clone())));
+            plan
+        };
+        let first = LogStep { first: rest.first, ..step };
+        let asked = hooked::context(step).is_some();
+        let led = self.led(mind, first)?;
+        plans.extend(led.into_iter().map(|plan| if asked { hears(plan) } else { plan }));
+        Ok(plans)
+    }
+
+    fn led(&self, mind: &Mind, step: LogStep<'l>) -> Result<Vec<Plan>, ReplayError> {
         match &step.first.kind {
             Kind::Invoke(e) => self.opened_run(step, e),
             Kind::QueuedInput(e) => Ok(vec![self.queued(step, e)?]),
@@ -139,6 +164,7 @@ impl<'l> Look<'l> {
             | Kind::Archived(_)
             | Kind::Unarchived(_)
             | Kind::ConfigChanged(_)
+            | Kind::Grant(_)
             | Kind::Goal(_)
             | Kind::Progress(_) => Ok(vec![self.set(step)]),
             Kind::Checkpoint(e) => Ok(vec![self.checkpoint(e)]),
@@ -155,7 +181,6 @@ impl<'l> Look<'l> {
             | Kind::SystemEntry(_)
             | Kind::Pruned(_)
             | Kind::LlmCall(_)
-            | Kind::Grant(_)
             | Kind::Child(_)
             | Kind::ChildEnd(_)
             | Kind::Outbox(_)

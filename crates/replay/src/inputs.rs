@@ -3,7 +3,7 @@
 //! An order that was refused left nothing and is not given again; one that changed nothing yet (a `pause` that waits for
 //! calls, a `shutdown` after the run) is found by what followed (`causes`).
 
-use minke_pod::{Changes, Order, Rewind, RewindScan, RunMode, ShutdownMode, Timer, What};
+use minke_pod::{Changes, Order, RULES, Rewind, RewindScan, RunMode, ShutdownMode, Timer, What};
 use minke_record::{
     Actor, ActorKind, Answer, AskId, ConfigChanged, Decision, Dequeued, ErrorCode, GoalChange, Inbox, Invoke,
     Kind, QueueId, QueueMode, QueuedInput, RunResult, StateChange, StateWord, Trigger, UserInput,
@@ -162,6 +162,15 @@ impl Look<'_> {
 
     /// Logged changes of the session, all of one step.
     pub(crate) fn set(&self, step: LogStep<'_>) -> Plan {
+        let rules = step.find(|kind| match kind {
+            Kind::ConfigChanged(e) if e.key == RULES && e.by.actor == ActorKind::Minke => {
+                serde_json::from_value(e.value.clone()).ok()
+            }
+            _ => None,
+        });
+        if let Some(rules) = rules {
+            return vec![What::Policy(Box::new(rules)).into()];
+        }
         let mut changes = Changes::default();
         let mut by = None;
         for entry in step.entries {
@@ -178,6 +187,9 @@ impl Look<'_> {
                 }
                 Kind::Goal(e) => {
                     changes.goal = Some((e.change == GoalChange::Set).then(|| e.text.clone()));
+                }
+                Kind::Grant(e) => {
+                    (changes.grant, by) = (Some((e.rule.clone(), e.reach.clone())), Some(e.by.clone()));
                 }
                 Kind::Progress(e) => changes.progress = Some((e.percent, e.note.clone())),
                 _ => {}

@@ -1,7 +1,7 @@
 //! Replay: a session re-run from its log and its recordings, offline, with a fresh mind.
 //!
 //! Here: the front door and what it reports. Its parts: the log as it is walked (`timeline`), which inputs led to a step
-//! (`causes`, `inputs`, `calls`, `taken`), what a recording says (`recorded`), the mind that hears it all again
+//! (`causes`, `inputs`, `calls`, `hooked`, `taken`), what a recording says (`recorded`), the mind that hears it all again
 //! (`mind`), the walk itself (`again`, `lives`, `requests`), the comparison (`compare`). Elsewhere: reading logs and blobs (`session`, given
 //! in by the caller).
 //!
@@ -17,6 +17,7 @@ mod calls;
 mod captures;
 mod causes;
 mod compare;
+mod hooked;
 mod inputs;
 mod lives;
 mod mind;

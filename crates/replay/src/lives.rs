@@ -5,7 +5,9 @@
 use std::path::Path;
 
 use minke_context::prompts::Who;
-use minke_pod::{Boot, Forking, Moment, NewSession, Task, Visit, Visitor, What, fork, new_session, visit};
+use minke_pod::{
+    Boot, Forking, Moment, NewSession, RULES, Task, Visit, Visitor, What, fork, new_session, visit,
+};
 use minke_policy::Tier;
 use minke_record::{Actor, AskId, Kind, Opened, PodName, Route, SessionStart, StateWord, Text, ToolSpec};
 
@@ -134,7 +136,12 @@ impl<'l> Walk<'l> {
             Kind::Alert(e) => e.message.strip_prefix("there is no model to ask: "),
             _ => None,
         });
-        let boot = |route: Option<Route>| {
+        let rules = step.find(|kind| match kind {
+            Kind::ConfigChanged(e) if e.key == RULES => serde_json::from_value(e.value.clone()).ok(),
+            _ => None,
+        });
+        let rules = rules.unwrap_or_else(|| mind.pod.state().manifest.permissions.rules.clone());
+        let boot = |route: Option<Route>, user_prompt: bool| {
             let boot = Boot {
                 pid: opened.pid,
                 boot_id: opened.boot_id.clone(),
@@ -147,13 +154,17 @@ impl<'l> Walk<'l> {
                 fallbacks: self.look.timeline.fallbacks(step.at),
                 fence: opened.fence.as_deref().and_then(|tier| tier.parse().ok()).unwrap_or(Tier::D),
                 own: opened.own.clone().unwrap_or_default(),
-                rules: minke_policy::RuleSet::default(),
-                steers: minke_pod::Steers::default(),
+                rules: rules.clone(),
+                steers: self.look.steers(step.at, user_prompt),
             };
             vec![What::Boot(Box::new(boot)).into()]
         };
-        let with = boot(self.look.route(mind, step));
-        if step.opens_run() { vec![with] } else { vec![boot(None), with] }
+        let route = self.look.route(mind, step);
+        if step.opens_run() {
+            return vec![boot(route, false)];
+        }
+        // An input that waits and opens no run here waits for hooks.
+        vec![boot(None, false), boot(route.clone(), false), boot(route, true)]
     }
 
     /// What was offered in this life, as this program describes it: which tools there are depends on the machine and on

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use minke_model::{Failure, ModelEvent, Prompt};
-use minke_pod::{Effect, Input, Pod, State, Step, Timer, What};
+use minke_pod::{Effect, HookPoint, HooksSaid, Input, Pod, State, Step, Timer, What};
 use minke_record::{Blob, BlobRef, CallId, Draft, Kind, Millis, Text};
 
 use crate::recorded::Heard;
@@ -21,6 +21,12 @@ pub(crate) enum Feed {
     Stream(u64),
     /// A step could not be written, and the pod was made again from its log.
     Rebuild,
+    /// What hooks say of this call when they are asked.
+    Hear(CallId, Box<HooksSaid>),
+    /// What hooks say of the next input.
+    HearInput(Box<HooksSaid>),
+    /// What hooks say at the point at which they were asked before.
+    Heard(Box<HooksSaid>),
 }
 
 impl From<What> for Feed {
@@ -115,6 +121,12 @@ pub(crate) struct Mind {
     /// Requests that the last step made.
     pub(crate) asked: Vec<(u64, Arc<Prompt>)>,
     pub(crate) storage_failed: bool,
+    /// What hooks say of calls; of others they say nothing.
+    says: BTreeMap<CallId, HooksSaid>,
+    /// What hooks say of the next input.
+    says_of_input: Option<HooksSaid>,
+    /// Points at which hooks were asked by a step that has entries: their answer came later.
+    pub(crate) hooking: Vec<HookPoint>,
     inputs: u64,
 }
 
@@ -128,6 +140,9 @@ impl Mind {
             checking: BTreeSet::new(),
             asked: Vec::new(),
             storage_failed: false,
+            says: BTreeMap::new(),
+            says_of_input: None,
+            hooking: Vec::new(),
             inputs: 0,
         }
     }
@@ -142,6 +157,18 @@ impl Mind {
                     self.rebuild();
                     Vec::new()
                 }
+                Feed::Hear(call, said) => {
+                    self.says.insert(call.clone(), said.as_ref().clone());
+                    Vec::new()
+                }
+                Feed::HearInput(said) => {
+                    self.says_of_input = Some(said.as_ref().clone());
+                    Vec::new()
+                }
+                Feed::Heard(said) => match self.hooking.pop() {
+                    Some(point) => self.step(What::HooksSaid { point, said: said.clone() }, now),
+                    None => Vec::new(),
+                },
             };
             if !made.is_empty() {
                 return made;
@@ -178,6 +205,7 @@ impl Mind {
         self.preparing.clear();
         self.running.clear();
         self.checking.clear();
+        self.hooking.clear();
         self.storage_failed = true;
     }
 
@@ -206,13 +234,31 @@ impl Mind {
         let seed = self.inputs.wrapping_mul(0x9e37_79b9_7f4a_7c15);
         let Step { blobs, mut entries, effects, .. } = self.pod.step(Input { now, seed, what });
         whole(&mut entries, &blobs);
+        let mut points = Vec::new();
         for effect in effects {
+            if let Effect::AskHooks { point, .. } = &effect {
+                points.push(point.clone());
+            }
             self.note(effect);
         }
         for draft in &entries {
             if let Kind::LlmEnd(end) = &draft.kind {
                 self.requests.remove(&end.call);
             }
+        }
+        if !entries.is_empty() {
+            self.hooking.extend(points);
+            return entries;
+        }
+        // Nothing is written while hooks are asked: their answer follows at once.
+        for point in points {
+            let said = match &point {
+                HookPoint::BeforeTool(call, _) => self.says.remove(call),
+                HookPoint::UserPrompt(_) => self.says_of_input.take(),
+                HookPoint::BeforeStop(_) => None,
+            };
+            let said = Box::new(said.unwrap_or_else(HooksSaid::nothing));
+            entries.extend(self.step(What::HooksSaid { point, said }, now));
         }
         entries
     }

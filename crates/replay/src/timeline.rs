@@ -6,8 +6,8 @@
 use std::ops::Range;
 
 use minke_record::{
-    CallId, Entry, Item, Kind, LlmEnd, LlmUsage, Route, RunResult, SegmentStart, SnapshotFile, ToolDispatch,
-    ToolResult,
+    AskSubject, CallId, Entry, Item, Kind, LlmEnd, LlmUsage, Route, RunResult, SegmentStart, SnapshotFile,
+    ToolDispatch, ToolResult,
 };
 
 /// A session's own entries in order, and where its steps and lives begin. Everything that is looked for often is found
@@ -191,17 +191,14 @@ pub(crate) fn route_of(config: &serde_json::Value) -> Option<Route> {
 #[derive(Clone, Copy)]
 pub(crate) enum OfCall<'a> {
     Dispatched,
-    /// The exact text of the question.
-    Asked(Option<&'a str>),
+    Asked(&'a AskSubject),
     Settled(&'a ToolResult),
 }
 
 fn of_call<'a>(kind: &'a Kind, id: &CallId) -> Option<OfCall<'a>> {
     match kind {
         Kind::ToolDispatch(e) if e.call_id == *id => Some(OfCall::Dispatched),
-        Kind::Ask(e) if e.subject.call_id.as_ref() == Some(id) => {
-            Some(OfCall::Asked(e.subject.text.as_deref()))
-        }
+        Kind::Ask(e) if e.subject.call_id.as_ref() == Some(id) => Some(OfCall::Asked(&e.subject)),
         Kind::ToolResult(e) if result_of(e) == Some(id) => Some(OfCall::Settled(e)),
         _ => None,
     }

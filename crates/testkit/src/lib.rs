@@ -2,6 +2,7 @@
 //!
 //! Here: the story language, the scripted world and its checker, kill-everywhere, fixtures. Elsewhere: the product.
 
+mod approvals;
 mod chance;
 mod checker;
 pub mod disk;
@@ -14,12 +15,14 @@ mod musts;
 mod person;
 mod process;
 mod scene;
+mod scripted;
 mod show;
 mod sim;
 mod story;
 mod tell;
 mod world;
 
+pub use approvals::{Interleaved, Mutant, interleave};
 pub use fixtures::{fixture, fixtures, skipped, workspace_root};
 pub use hands::{Hands, specs as story_tools};
 pub use kill::{Deaths, Failure, kill_everywhere, tell};

@@ -51,6 +51,25 @@ impl Telling<'_> {
             Must::Asks(wanted) => {
                 same("asks", &wanted.to_string(), &self.world.state().facts.asks.len().to_string())
             }
+            Must::Grants(wanted) => {
+                same("grants", &wanted.to_string(), &self.world.state().facts.grants.len().to_string())
+            }
+            Must::Offered(wanted) => {
+                let offered = self.world.state().facts.asks.first().map(|ask| ask.options.join(", "));
+                same("what is offered", &wanted.join(", "), offered.as_deref().unwrap_or("nothing"))
+            }
+            Must::Verdict(wanted) => {
+                let verdict = self.world.log.entries().iter().rev().find_map(|entry| match &entry.kind {
+                    Kind::ToolDispatch(e) => Some(e.verdict.clone()),
+                    Kind::ToolResult(e) => e.verdict.clone(),
+                    _ => None,
+                });
+                let layer = verdict.and_then(|verdict| verdict.layer);
+                same("the layer of the verdict", wanted, layer.as_deref().unwrap_or("none"))
+            }
+            Must::Added(wanted) => {
+                same("rules added", &wanted.to_string(), &self.world.added.len().to_string())
+            }
             Must::Name(wanted) => {
                 let name = self.world.state().facts.name.as_ref().map(ToString::to_string);
                 same("the name", wanted, name.as_deref().unwrap_or("none"))

@@ -31,6 +31,18 @@ impl Telling<'_> {
                 let Some(ask) = self.world.state().facts.asks.first() else { return Ok(None) };
                 Order::Answer { ask: ask.id, decision: decision(word), note: detail }
             }
+            "approve_session" | "approve_rule" => {
+                let Some(ask) = self.world.state().facts.asks.first() else { return Ok(None) };
+                Order::Answer { ask: ask.id, decision: decision(word), note: detail }
+            }
+            "answer_again" => {
+                let Some(answered) = self.world.state().facts.answered.back() else { return Ok(None) };
+                Order::Answer { ask: answered.id, decision: Decision::Approved, note: detail }
+            }
+            "grant" => {
+                let grant = Some((rest.to_owned(), "session_tree".to_owned()));
+                Order::Set(Box::new(Changes { grant, ..Changes::default() }))
+            }
             "tell" => {
                 let Some(ask) = self.world.state().facts.asks.first() else { return Ok(None) };
                 Order::Answer { ask: ask.id, decision: Decision::Answered, note: detail }
@@ -131,7 +143,7 @@ impl Telling<'_> {
             "archive" => Visit::Archive(true),
             "checkpoint" => Visit::Checkpoint { id: rest.to_owned(), state: json!({"at": rest}) },
             "abandon" => Visit::Abandon { reason: "given up".to_owned() },
-            "approve" | "deny" | "abort" => {
+            "approve" | "approve_session" | "approve_rule" | "deny" | "abort" => {
                 let Some(ask) = self.world.state().facts.asks.first() else { return Ok(None) };
                 let note = (!rest.is_empty()).then(|| rest.to_owned());
                 Visit::Answer { ask: ask.id, decision: decision(word), note }
@@ -144,6 +156,8 @@ impl Telling<'_> {
 pub(crate) fn decision(word: &str) -> Decision {
     match word {
         "approve" => Decision::Approved,
+        "approve_session" => Decision::ApprovedForSession,
+        "approve_rule" => Decision::ApprovedRule,
         "deny" => Decision::Denied,
         _ => Decision::Abort,
     }

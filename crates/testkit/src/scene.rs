@@ -2,7 +2,7 @@
 
 use minke_manifest::Manifest;
 use minke_pod::{Boot, Forking, Moment, NewSession, Task, Visitor, Written, new_session};
-use minke_policy::Tier;
+use minke_policy::{RuleSet, Tier};
 use minke_record::{
     Actor, ChildOutcome, ForkedFrom, InputSegment, Millis, Parent, PodEvent, Route, Scope, SessionId,
 };
@@ -39,6 +39,7 @@ fn manifest(scene: &Setting) -> Manifest {
     if let Some(queue) = scene.queue {
         manifest.pod.limits.queue = queue;
     }
+    manifest.permissions.ask_expires_s = scene.expires;
     manifest.pod.idle_exit = scene.idle_exit.unwrap_or(0);
     manifest
 }
@@ -57,7 +58,10 @@ pub(crate) fn first_step(scene: &Setting, now: Millis) -> Written {
         git: None,
         manifest: manifest(scene).to_value(),
         scope: Scope::write("/project"),
-        mandate: None,
+        mandate: scene
+            .mandate
+            .as_ref()
+            .map(|mandate| serde_json::from_str(mandate).expect("a story's mandate is JSON")),
         metadata: None,
         parent: scene.parent.then(|| Parent { session: PARENT, call_id: "call_0_0".into() }),
         task,
@@ -83,7 +87,7 @@ pub(crate) fn forking(from: ForkedFrom) -> Forking {
 }
 
 /// What the process knows when it begins.
-pub(crate) fn boot(scene: &Setting) -> Boot {
+pub(crate) fn boot(scene: &Setting, rules: RuleSet) -> Boot {
     let route = Route { provider: "scripted".into(), model: "story".into(), scheme: "scripted".into() };
     Boot {
         pid: 7,
@@ -95,8 +99,12 @@ pub(crate) fn boot(scene: &Setting) -> Boot {
         route: (!scene.no_model).then_some(route),
         no_route: if scene.no_model { "no model is configured".to_owned() } else { String::new() },
         own: minke_record::Scope::default(),
-        rules: minke_policy::RuleSet::default(),
-        steers: minke_pod::Steers::default(),
+        rules,
+        steers: minke_pod::Steers {
+            user_prompt: scene.hooks,
+            before_tool: scene.hooks,
+            before_stop: scene.hooks,
+        },
         fence: scene
             .fence
             .as_deref()

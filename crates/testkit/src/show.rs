@@ -42,6 +42,7 @@ fn detail(kind: &Kind) -> Option<String> {
         },
         Kind::Alert(e) => e.source.to_string(),
         Kind::ConfigChanged(e) => e.key.clone(),
+        Kind::Ask(e) => e.ask.to_string(),
         _ => return None,
     })
 }

@@ -12,6 +12,9 @@
 //! with model none             there is no model to be had
 //! with fence A                the tier that holds commands; B, unless said otherwise
 //! with fallback N             there are N more models to ask when the first one fails
+//! with expires N              questions expire after so many seconds
+//! with hooks                  there are hooks at every point at which they may steer; they say nothing until told to
+//! with mandate {JSON}         what the parent allows, as the session's mandate has it
 //! kills differ: REASON        the context of a killed telling may differ from the unkilled one, and why
 //! ```
 //!
@@ -31,6 +34,7 @@
 //! model > odd KIND TEXT       a block of a kind that nobody knows
 //! model > stop max_tokens     the reply ends for this reason
 //! person > pause | resume | cancel | approve | deny WHY | tell TEXT | abort | rename NAME | archive | unarchive | posture WORD
+//!          | approve_session | approve_rule | answer_again | grant RULE          `answer_again`: the newest answered question
 //!          | checkpoint ID | call Tool {JSON} | dequeue TEXT | rewind TEXT | shutdown | shutdown after_run | wait idle
 //!          | compact | undo | yield
 //! notify > TEXT               a note that wakes;  notify quiet > TEXT
@@ -38,6 +42,12 @@
 //! tools hold                  calls from here on end when the story says so:
 //! tool > done TEXT | failed WHY | timed out        the oldest call that is held ends
 //! tools go                    held calls end well, and calls end at once again
+//! hook WHO > nothing | ask WHY | deny WHY | always WHY | rewrite TEXT | context TEXT | problem TEXT | hang
+//!                             what hooks say from here on of a tool (`Sh`), of an input (`prompt`), of a run that would
+//!                             end (`stop`: `deny` the first time, `always` each time); those that hang are answered when
+//!                             they say something else
+//! edit > PATH TEXT            somebody else changes a file
+//! policy > allow|ask|deny WORDS        a rule of the person about commands; `policy > none` takes all back
 //! clock + N s                 time passes; timers that are due fire
 //! clients N                   how many clients are connected
 //! signal                      SIGTERM
@@ -58,6 +68,9 @@
 //! activity: model | tool | ask | none        waits on ask
 //! context: user TEXT / assistant TEXT / call Tool / result TEXT      a `…` at an end matches anything
 //! queue: TEXT, TEXT | empty · queue is held | free · notes: N · asks: N · name: NAME
+//! grants: N · offered: WORD, WORD         the answers to the oldest open question
+//! verdict: LAYER              of the newest call that was dispatched or refused
+//! rules added: N              rules that the person's policy was to get
 //! ran Tool N                  side effects of a tool so far
 //! noted: LINE, LINE           what `Note` wrote
 //! alert < TEXT                an alert since the last look contains this
@@ -87,6 +100,9 @@ pub struct Scene {
     pub no_model: bool,
     pub fallbacks: usize,
     pub fence: Option<String>,
+    pub expires: Option<u64>,
+    pub hooks: bool,
+    pub mandate: Option<String>,
     /// Why a killed telling may end with another context.
     pub kills_differ: Option<String>,
 }
@@ -110,6 +126,9 @@ pub enum Does {
     ToolsHold,
     ToolsGo,
     Tool(String),
+    Hook { who: String, what: String },
+    Edit { path: String, text: String },
+    Policy(String),
     Clock { seconds: u64 },
     Clients(usize),
     Signal,
@@ -165,6 +184,10 @@ pub enum Must {
     Held(bool),
     Notes(usize),
     Asks(usize),
+    Grants(usize),
+    Offered(Vec<String>),
+    Verdict(String),
+    Added(usize),
     Name(String),
     Ran { tool: String, times: u64 },
     Noted(Vec<String>),
@@ -268,6 +291,9 @@ fn scene(scene: &mut Scene, line: &str) -> Result<bool, String> {
         "fence" => scene.fence = Some(value.to_owned()),
         "max_turns" => scene.max_turns = Some(number()?),
         "queue" => scene.queue = Some(number()?),
+        "expires" => scene.expires = Some(number()?),
+        "hooks" => scene.hooks = true,
+        "mandate" => scene.mandate = Some(value.to_owned()),
         "idle_exit" => scene.idle_exit = Some(number()?),
         "parent" => scene.parent = true,
         "task" => scene.task = Some(value.to_owned()),
@@ -372,6 +398,12 @@ fn said(who: &str, what: &str) -> Result<Option<Does>, String> {
         ("notify", "") => Does::Notify { wake: true, text: what },
         ("notify", "quiet") => Does::Notify { wake: false, text: what },
         ("child", count) => Does::Child { number: number(count)?, what },
+        ("hook", who) if !who.is_empty() => Does::Hook { who: who.to_owned(), what },
+        ("edit", "") => {
+            let (path, text) = what.split_once(' ').ok_or("`edit > PATH TEXT`")?;
+            Does::Edit { path: path.to_owned(), text: text.to_owned() }
+        }
+        ("policy", "") => Does::Policy(what),
         ("tool", "") => Does::Tool(what),
         ("visit", "") => Does::Visit(what),
         _ => return Ok(None),
@@ -394,6 +426,7 @@ fn must(line: &str) -> Result<Must, String> {
         ("activity:", Must::Activity),
         ("waits on", Must::WaitsOn),
         ("name:", Must::Name),
+        ("verdict:", Must::Verdict),
         ("alert <", Must::Alert),
         ("in flight:", Must::InFlight),
         ("seen:", Must::Seen),
@@ -429,6 +462,15 @@ fn must(line: &str) -> Result<Must, String> {
     }
     if let Some(rest) = line.strip_prefix("asks:") {
         return Ok(Must::Asks(count(rest)?));
+    }
+    if let Some(rest) = line.strip_prefix("grants:") {
+        return Ok(Must::Grants(count(rest)?));
+    }
+    if let Some(rest) = line.strip_prefix("rules added:") {
+        return Ok(Must::Added(count(rest)?));
+    }
+    if let Some(rest) = line.strip_prefix("offered:") {
+        return Ok(Must::Offered(list(rest, ",")));
     }
     if let Some(rest) = line.strip_prefix("ran ") {
         let (tool, times) = rest.split_once(' ').ok_or("`ran Tool N`")?;

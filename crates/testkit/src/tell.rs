@@ -147,6 +147,16 @@ impl<'a> Telling<'a> {
                 }
                 Err(Stop::Wrong("no call is held".to_owned()))
             }
+            Does::Hook { who, what } => self.world.hooks_now_say(who, what),
+            Does::Edit { path, text } => {
+                self.world.hands.files.insert(path.clone(), text.clone());
+                Ok(())
+            }
+            Does::Policy(what) => {
+                let rules = crate::scripted::rules(what).map_err(Stop::Wrong)?;
+                self.world.rules = rules.clone();
+                self.alive(What::Policy(Box::new(rules)))
+            }
             Does::Clock { seconds } => self.world.pass(seconds * 1_000),
             Does::Clients(count) => self.alive(What::Clients(*count)),
             Does::Signal => self.alive(What::Signal),
@@ -352,6 +362,8 @@ impl<'a> Telling<'a> {
                 !self.sent.is_some_and(|reply| self.world.replies.contains_key(&reply))
             }
             Does::Clock { .. }
+            | Does::Hook { .. }
+            | Does::Policy(_)
             | Does::Model(_)
             | Does::ToolsHold
             | Does::ToolsGo
@@ -360,7 +372,7 @@ impl<'a> Telling<'a> {
             | Does::Disk(_) => true,
             // A held call died with the process.
             Does::Tool(_) | Does::Crash { .. } | Does::Boot | Does::Must(_) => false,
-            Does::Visit(_) | Does::Fork => false,
+            Does::Visit(_) | Does::Fork | Does::Edit { .. } => false,
         }
     }
 

@@ -111,6 +111,14 @@ pub struct World {
     asked: u64,
     pub alerts: Vec<String>,
     pub seen_text: String,
+    /// What hooks say, by whom they are asked about; it outlives every kill, as hooks do.
+    pub hooks: BTreeMap<String, String>,
+    /// Questions to hooks that hang.
+    pub(crate) hanging: Vec<(minke_pod::HookPoint, minke_pod::HookQuestion)>,
+    /// The rules that people wrote.
+    pub rules: minke_policy::RuleSet,
+    /// Rules that the person's policy was to get.
+    pub added: Vec<String>,
     /// The pod has let go in good order.
     pub gone: bool,
     /// What happened, line by line, for a failure's report.
@@ -153,6 +161,10 @@ impl World {
             asked: 0,
             alerts: Vec::new(),
             seen_text: String::new(),
+            hooks: BTreeMap::new(),
+            hanging: Vec::new(),
+            rules: minke_policy::RuleSet::default(),
+            added: Vec::new(),
             gone: false,
             transcript: Vec::new(),
             keeps_transcript: true,

@@ -244,7 +244,7 @@ impl Sim {
         }
         self.nodes[node].life = Some(life);
         self.nodes[node].ground.check.opened(&entries);
-        let boot = crate::scene::boot(&crate::story::Scene::default());
+        let boot = crate::scene::boot(&crate::story::Scene::default(), minke_policy::RuleSet::default());
         self.feed(node, What::Boot(Box::new(boot)))?;
         for message in alerts {
             if self.nodes[node].life.is_some() {

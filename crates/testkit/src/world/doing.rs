@@ -84,11 +84,17 @@ impl World {
             Effect::Capture { run, when } => {
                 self.inbox.push_back(What::Captured { run, when, captured: Ok(Vec::new()) });
             }
-            Effect::AskHooks { point, .. } => {
-                let said = Box::new(minke_pod::HooksSaid::nothing());
-                self.inbox.push_back(What::HooksSaid { point, said });
+            Effect::AskHooks { point, question } => {
+                match crate::scripted::said(&self.hooks, &point, &question) {
+                    Some(said) => self.inbox.push_back(What::HooksSaid { point, said: Box::new(said) }),
+                    None => self.hanging.push((point, *question)),
+                }
             }
-            Effect::AddRule { .. } => {}
+            Effect::AddRule { rule } => {
+                if !self.added.contains(&rule) {
+                    self.added.push(rule);
+                }
+            }
             Effect::SetTimer { timer, at } => {
                 self.timers.insert(timer, at);
             }
@@ -127,6 +133,7 @@ impl World {
         self.said.clear();
         self.timers.clear();
         self.held.clear();
+        self.hanging.clear();
         self.hands.die();
     }
 }

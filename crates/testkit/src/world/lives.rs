@@ -29,6 +29,7 @@ impl World {
         self.requests.clear();
         self.said.clear();
         self.inbox.clear();
+        self.hanging.clear();
         self.hands.die();
         // What was written before this step stands: its news and replies still leave, its effects are stopped.
         self.held.retain(|held| !matches!(held.out, Out::Effect(_)));
@@ -107,7 +108,7 @@ impl World {
         self.gone = false;
         self.check.joins();
         self.pod = Some(Pod::new(state));
-        self.feed(What::Boot(Box::new(scene::boot(&self.scene))))?;
+        self.feed(What::Boot(Box::new(scene::boot(&self.scene, self.rules.clone()))))?;
         self.settle()
     }
 

@@ -1,0 +1,9 @@
+with expires 60
+kills differ: a call whose answer was lost is made again by its client
+person > call Sh {"command":"ls"}
+asks: 1
+clock + 61 s
+asks: 0
+ran Sh 0
+log: ask answer(denied) tool_result(refused)
+pod is idle

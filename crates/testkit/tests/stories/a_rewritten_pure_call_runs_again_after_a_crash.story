@@ -1,0 +1,13 @@
+with hooks
+kills differ: it may have been read before or after
+hook Read > rewrite {"path":"/project/b"}
+edit > /project/b bee
+user > read it
+tools hold
+model > Read {"path":"/project/a"}
+crash
+person > resume
+tools go
+model > Read.
+context: user read it / call Read / result /project/b: bee / assistant Read.
+pod is idle

@@ -1,0 +1,12 @@
+with fence A
+with posture ask
+user > push
+model > Sh {"command":"git push"}
+offered: approved, approved_for_session, approved_rule, denied, abort
+person > approve_rule
+rules added: 1
+ran Sh 1
+verdict: answer
+grants: 0
+model > Pushed.
+pod is idle

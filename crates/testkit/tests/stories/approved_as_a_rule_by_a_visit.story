@@ -1,0 +1,12 @@
+with fence A
+with posture ask
+user > push
+model > Sh {"command":"git push"}
+signal
+visit > approve_rule
+rules added: 0
+boot
+rules added: 1
+ran Sh 1
+model > Pushed.
+pod is idle

@@ -1,0 +1,19 @@
+with hooks
+hook Sh > hang
+user > build
+model > Sh {"command":"make"}
+asks: 0
+activity: tool
+person > pause
+pod is paused
+# The answer comes too late for the question that was asked before the pause.
+hook Sh > deny too late
+ran Sh 0
+pod is paused
+hook Sh > nothing
+person > resume
+asks: 1
+person > approve
+ran Sh 1
+model > Built.
+pod is idle

@@ -1,0 +1,17 @@
+with hooks
+kills differ: the file may have been changed before the question
+hook Put > ask because it matters
+user > write it
+model > Put {"path":"/project/x","content":"new"}
+asks: 1
+verdict: none
+edit > /project/x theirs
+person > approve
+# What was approved is not what would happen now: it is asked anew.
+asks: 1
+ran Put 0
+person > approve
+ran Put 1
+model > Written.
+log … ask answer(approved) ask answer(approved) tool_dispatch(Put)
+pod is idle
