@@ -66,6 +66,7 @@ pub(super) fn what(name: &str, words: &[Word], found: &mut Found) -> Option<What
         "bind" | "complete" | "compgen" | "compopt" => {
             What::unsure(format!("`{name}` can run commands that it is given"))
         }
+        "history" if known.iter().all(|word| word.is_some_and(super::found::is_number)) => What::default(),
         "fc" | "history" => What::unsure(format!("`{name}` can run or change what was typed before")),
         "mapfile" | "readarray" => mapfile(arguments, found),
         "read" => reads(arguments, "adinNptu", found),

@@ -136,7 +136,7 @@ fn interpreter(name: &str, options: &[&str], words: &[Word]) -> What {
             return What::opaque(format!("`{name}` runs the code that `{word}` gives it"));
         }
         if !word.starts_with('-') {
-            script = true;
+            script = !word.starts_with("/dev/") && !word.starts_with("/proc/");
             break;
         }
         if matches!(word, "--version" | "-V" | "-v" | "--help" | "-h" | "-m") {

@@ -13,7 +13,6 @@ const UNSEEN: &[&str] = &[
     "firejail",
     "gdb",
     "lldb",
-    "valgrind",
     "perf",
     "at",
     "batch",
@@ -98,6 +97,9 @@ pub(super) fn what(name: &str, words: &[Word]) -> Option<What> {
     }
     if UNSEEN.contains(&name) {
         let rest = words.get(1..).unwrap_or_default();
+        if matches!(rest, [Word::Known(only)] if only == "--version" || only == "--help") {
+            return None;
+        }
         let mut what = What::default();
         for at in 0..rest.len().min(TAILS) {
             if rest.get(at).and_then(Word::known).is_some_and(|word| !word.starts_with('-')) {
@@ -117,6 +119,8 @@ pub(super) fn what(name: &str, words: &[Word]) -> Option<What> {
         "flock" => flock(words),
         "watch" => watch(words),
         "su" | "runuser" | "script" => with_line(name, words),
+        // Its options carry their values with `=`.
+        "valgrind" => runner_words_behind(name, words),
         "ssh" => ssh(words),
         "docker" | "podman" | "nerdctl" | "kubectl" | "oc" => container(name, words),
         _ => return None,
@@ -171,7 +175,8 @@ fn shell(name: &str, words: &[Word]) -> What {
                 }
             }
         } else {
-            line |= word.starts_with('-') && letters.contains('c');
+            // `+c` is taken like `-c`.
+            line |= letters.contains('c');
             let known = letters.chars().all(|c| "abcefhlmnoprstuvxBCEPT".contains(c));
             if !known {
                 unsure = Some(format!("`{name}` has an option that is not known here: {word}"));
@@ -196,6 +201,9 @@ fn shell(name: &str, words: &[Word]) -> What {
     let mut what = match (line, words.get(at)) {
         (true, Some(text)) => What::line(text.clone(), label),
         (true, None) => What::default(),
+        (false, Some(Word::Known(file))) if file.starts_with("/dev/") || file.starts_with("/proc/") => {
+            What { inner: vec![Inner::Script { label: name.to_owned() }], ..What::default() }
+        }
         (false, Some(_)) => What::default(),
         (false, None) if words.iter().any(|w| matches!(w.known(), Some("--version" | "--help"))) => {
             What::default()
@@ -389,6 +397,11 @@ fn ssh(words: &[Word]) -> What {
     match reach(&spec, words) {
         Ok((at, _)) => {
             let rest = words.get(at..).unwrap_or_default();
+            let rest = if rest.first().and_then(Word::known) == Some("--") {
+                rest.get(1..).unwrap_or_default()
+            } else {
+                rest
+            };
             let what = if rest.is_empty() { What::default() } else { What::line(joined(rest), "ssh") };
             what.and_opaque("it acts on another machine")
         }
@@ -431,9 +444,15 @@ fn runner_words(label: &str, rest: &[Word], operands: usize) -> What {
     }
 }
 
+/// Everything from the first word that is no option.
+fn runner_words_behind(name: &str, words: &[Word]) -> What {
+    let at = words.iter().skip(1).position(|word| word.known().is_none_or(|word| !word.starts_with('-')));
+    What::words(at.and_then(|at| words.get(at + 1..)).unwrap_or_default(), name)
+}
+
 /// `docker run image command`, `kubectl exec pod -- command`.
 fn container(name: &str, words: &[Word]) -> What {
-    let verbs = ["run", "exec", "compose", "create", "debug"];
+    let verbs = ["run", "exec", "create", "debug"];
     let runs = words.iter().skip(1).any(|word| word.known().is_none_or(|word| verbs.contains(&word)));
     if !runs {
         return What::default();

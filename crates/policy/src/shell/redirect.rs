@@ -36,6 +36,7 @@ impl Parser<'_, '_> {
             self.pos = start;
             return Ok(false);
         }
+        simple.redirects(self.slice(start, self.pos), operator);
         self.pos += operator.len();
         self.blanks();
         match *operator {

@@ -12,11 +12,25 @@ pub(super) struct Simple {
     /// The text of `<<<`: known or not.
     pub(super) herestring: Option<Option<String>>,
     redirected: bool,
+    /// How often its standard input is redirected.
+    inputs: usize,
+    /// Another descriptor is given input, or standard input is given an odd way.
+    odd_input: bool,
 }
 
 impl Simple {
     fn declares(&self) -> bool {
         self.words.first().and_then(|token| token.known.as_deref()).is_some_and(builtin::declares)
+    }
+
+    /// Notes a redirection as far as it says what a shell would read.
+    pub(super) fn redirects(&mut self, descriptor: &str, operator: &str) {
+        let reads = operator.starts_with('<');
+        match descriptor {
+            "" | "0" if reads => self.inputs += 1,
+            "0" => self.odd_input = true,
+            _ => self.odd_input |= reads,
+        }
     }
 
     /// Whether what is declared is handed to commands.
@@ -131,6 +145,9 @@ impl Parser<'_, '_> {
         self.piped = runs::prints(&command);
         let Some(shell) = runs::command(self.found, command)? else { return Ok(()) };
         // A shell that reads its commands from standard input: where do they come from?
+        if simple.odd_input || simple.inputs > 1 {
+            self.found.unsure("which input a shell reads its commands from is not clear");
+        }
         if let Some(text) = simple.herestring {
             self.script(text.as_deref(), shell);
             return Ok(());
