@@ -90,6 +90,8 @@ pub struct Shaped {
 struct Table {
     shapes: Vec<Shape>,
     begins: AhoCorasick,
+    /// For each shape: itself and those that begin the same and are shorter, the longest first.
+    alike: Vec<Vec<usize>>,
 }
 
 /// The table, read once. A row that cannot be read would be missing: `every_row_of_the_table_is_read`.
@@ -102,7 +104,12 @@ fn table() -> &'static Table {
             .match_kind(MatchKind::LeftmostFirst)
             .build(shapes.iter().map(|shape| shape.prefix))
             .expect("a hundred short words fit into an automaton");
-        Table { shapes, begins }
+        let alike = |of: &Shape| {
+            let fits = |other: &Shape| of.prefix.starts_with(other.prefix);
+            (0..shapes.len()).filter(|at| shapes.get(*at).is_some_and(fits)).collect()
+        };
+        let alike = shapes.iter().map(alike).collect();
+        Table { shapes, begins, alike }
     })
 }
 
@@ -193,11 +200,10 @@ fn next(text: &[u8], mut from: usize) -> Option<Shaped> {
     let table = table();
     while let Some(begin) = table.begins.find(Input::new(text).range(from..)) {
         let at = begin.start();
-        let rest = text.get(at..).unwrap_or_default();
-        // Sorted: those that begin the same and are longer stand in front.
-        let fitting = table.shapes.iter().filter(|shape| rest.starts_with(shape.prefix.as_bytes()));
-        if let Some(shaped) = fitting.filter_map(|shape| shape.at(text, at)).next() {
-            return Some(shaped);
+        let fitting = table.alike.get(begin.pattern().as_usize()).into_iter().flatten();
+        let shaped = fitting.filter_map(|shape| table.shapes.get(*shape)?.at(text, at)).next();
+        if shaped.is_some() {
+            return shaped;
         }
         from = at + 1;
     }
