@@ -163,14 +163,17 @@ fn open_all(yard: &Yard, variants: &[Variant], working: bool) -> (Duration, &'st
             assert!(!inner, "{name}: something was run");
         }
         assert!(done.err.contains(variant.named), "{name}: {:?} is not named in {}", variant.named, done.err);
-        assert!(!done.err.chars().any(|c| c.is_control() && c != '\n'), "{name}: {:?}", done.err);
+        if !working {
+            // Nothing but what the pod says itself.
+            assert!(!done.err.chars().any(|c| c.is_control() && c != '\n'), "{name}: {:?}", done.err);
+        }
         // The machine may have much else to do; then the ordinary one took long, too.
         assert!(took < SOON.max(usual * 4), "{name}: {took:?}, an ordinary one {usual:?}");
         slowest = slowest.max((took, name));
         let log = yard.log(&pod);
         check_log(variant, &land, &log, &ordinary);
-        let outcomes: Vec<&Value> =
-            log.iter().map(|entry| &entry["outcome"]).filter(|o| o.is_string()).collect();
+        let results = log.iter().filter(|entry| entry["kind"] == "tool_result");
+        let outcomes: Vec<&Value> = results.map(|entry| &entry["outcome"]).collect();
         assert_eq!(outcomes.is_empty(), !working, "{name}");
         assert!(!outcomes.contains(&&Value::from("invalid")), "{name}: {outcomes:?}");
         let ran = log.iter().any(|entry| entry["kind"] == "tool_dispatch" && entry["tool"] == "Bash");
