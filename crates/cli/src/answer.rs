@@ -11,6 +11,7 @@ use crate::around::{Surroundings, introduction, seed};
 use crate::card::Card;
 use crate::failure::{Exit, Failure};
 use crate::screen::Screen;
+use crate::spoken::without_secrets;
 use crate::visit::step;
 
 #[derive(Debug, Args)]
@@ -71,6 +72,7 @@ pub(crate) async fn run(answer: Answer, around: &Surroundings, screen: &Screen) 
         Failure::usage(format!("no question {id} is open")).code("not_found").hint("`minke asks` lists them")
     })?;
     let note = answer.note;
+    without_secrets(&[note.as_deref().unwrap_or_default()], Vec::new(), around)?;
     let visit = step(
         Visit::Answer { ask: id, decision: decision.clone(), note: note.clone() },
         Actor::person("cli"),

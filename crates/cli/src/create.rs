@@ -16,6 +16,7 @@ use serde_json::Value;
 
 use crate::around::{Surroundings, ids, now, seed};
 use crate::failure::{Exit, Failure};
+use crate::spoken::without_secrets;
 
 /// The model of new pods, if nobody names one.
 pub(crate) const MODEL_VARIABLE: &str = "MINKE_MODEL";
@@ -63,6 +64,8 @@ pub(crate) fn create(
     let by = Actor::person("cli");
     let session = SessionId(ids().next_uuid());
     let (cwd_text, workspace) = (text(&cwd)?, text(&Surroundings::workspace(&cwd))?);
+    let said = serde_json::json!([manifest.to_value(), name.as_str(), cwd_text, workspace, new.task]).to_string();
+    without_secrets(&[&said], minke_driver::secret_variables(&manifest), around)?;
     let task = new.task.map(|(segments, op_id)| Task { segments, op_id: Some(op_id), from: by.clone() });
     let written = new_session(
         Moment { now: now(), seed: seed() },

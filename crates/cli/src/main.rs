@@ -25,6 +25,7 @@ mod replay;
 mod schema;
 mod screen;
 mod send;
+mod spoken;
 mod stop;
 mod tail;
 mod transcript;

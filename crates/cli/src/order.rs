@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 use crate::around::{Surroundings, introduction, seed};
 use crate::failure::{Exit, Failure};
 use crate::screen::Screen;
+use crate::spoken::without_secrets;
 use crate::visit::step;
 
 #[derive(Debug, Args)]
@@ -58,6 +59,7 @@ pub(crate) async fn cancel(order: Order, around: &Surroundings, screen: &Screen)
     let found = find(&home, &order.name)?;
     if found.live.is_none() {
         let reason = order.detail.clone().unwrap_or_else(|| "cancelled".to_owned());
+        without_secrets(&[&reason], Vec::new(), around)?;
         let abandon = step(Visit::Abandon { reason }, Actor::person("cli"), seed());
         match visit(&home, found.session, &*abandon) {
             Ok(()) => return say(screen, "given up", &order.name, json!({})),

@@ -11,6 +11,7 @@ use crate::around::{Surroundings, ids, introduction, seed};
 use crate::exec::read_stdin;
 use crate::failure::{Exit, Failure};
 use crate::screen::Screen;
+use crate::spoken::without_secrets;
 use crate::visit::queue_step;
 
 #[derive(Debug, Args)]
@@ -45,6 +46,7 @@ pub(crate) async fn run(send: Send, around: &Surroundings, screen: &Screen) -> R
     if text.trim().is_empty() {
         return Err(Failure::usage("there is nothing to say").hint("`minke send NAME \"text\"`"));
     }
+    without_secrets(&[&text], Vec::new(), around)?;
     let home = around.home()?;
     let session = find(&home, &send.name)?.session;
     let content = if text.len() > TEXT_BYTES {

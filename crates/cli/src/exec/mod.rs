@@ -21,6 +21,7 @@ use crate::around::{Surroundings, ids, introduction, seed};
 use crate::create::{NewPod, create};
 use crate::failure::{Exit, Failure};
 use crate::screen::Screen;
+use crate::spoken::without_secrets;
 use crate::visit::{newest, queue_step, step};
 
 use watch::{Ending, Seen, Watch, Which};
@@ -185,6 +186,7 @@ async fn go_on(
         return Ok(Begun { session, launched, since: before, which: Which::Resumed });
     };
     let op_id = ids().next_uuid().to_string();
+    without_secrets(&[&prompt], Vec::new(), around)?;
     let segments = vec![InputSegment::text(prompt)];
     let step = queue_step(segments, Some(op_id.clone()), Actor::person("exec"), seed());
     let (launched, since) = minke_client::wake(home, session, &*step).await?;

@@ -21,6 +21,7 @@ mod qa;
 mod replay;
 mod repository;
 mod secrets;
+mod secrets_everywhere;
 mod task;
 mod trouble;
 mod trust;
