@@ -228,7 +228,7 @@ impl<'a, 'p> Looked<'a, 'p> {
             }
             Some(decided) if decided.word == Judgement::Ask => self.asked.push((part, decided)),
             Some(decided) => self.allowed.push(decided),
-            None if matches!(part, Part::Opens(_)) => {}
+            None if matches!(part, Part::Opens(_) | Part::Mentions(_)) => {}
             None => self.open.push(part),
         }
     }
@@ -274,10 +274,10 @@ impl<'a, 'p> Looked<'a, 'p> {
     fn asks(&self, part: &Part<'_>) -> bool {
         let cautious = !matches!(self.by.posture, Posture::Auto | Posture::Full);
         match part {
-            Part::Command(_) | Part::Line => self.command_asks(),
+            Part::Command(..) | Part::Line => self.command_asks(),
             Part::Host(host) => self.by.posture != Posture::Full && !is_granted(host, self.by.hosts),
             Part::Mcp(_) | Part::Silent => cautious && self.action.side_effects,
-            Part::Opens(_) | Part::Reads(_) | Part::Writes(_) | Part::Pod(_) => false,
+            Part::Opens(_) | Part::Mentions(_) | Part::Reads(_) | Part::Writes(_) | Part::Pod(_) => false,
         }
     }
 
@@ -372,7 +372,8 @@ fn asked(part: &Part<'_>, decided: &Decided<'_>) -> String {
 /// A part in the words of a reason.
 fn named(part: &Part<'_>) -> String {
     match part {
-        Part::Command(command) => format!("`{}`", shortened(&command.shown())),
+        Part::Command(command, _) => format!("`{}`", shortened(&command.shown())),
+        Part::Mentions(word) => format!("`{}`", shortened(word)),
         Part::Line => "the line".to_owned(),
         Part::Opens(redirect) => format!("opening {}", shortened(&redirect.target.to_string())),
         Part::Reads(path) => format!("reading {path}"),

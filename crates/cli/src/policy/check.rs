@@ -46,7 +46,8 @@ pub(crate) fn run(check: Check, around: &Surroundings, screen: &Screen) -> Resul
     let cwd = around.cwd.to_string_lossy();
     let (scope, own) = (Scope::write(cwd.as_ref()), Scope::write("/tmp"));
     let posture = check.posture.unwrap_or_else(|| default_posture(tier));
-    let by = Judging { own: Some(&own), rules: &loaded.rules, cwd: &cwd, ..Judging::new(posture, &scope, tier) };
+    let by =
+        Judging { own: Some(&own), rules: &loaded.rules, cwd: &cwd, ..Judging::new(posture, &scope, tier) };
     let verdict = judge(&by, &action);
     let always = propose(&by, &action).map(|rule| rule.line());
     if screen.json {
@@ -108,7 +109,9 @@ fn action(check: &Check, cwd: &Path) -> Result<Action, Failure> {
     if let Some(host) = &check.host {
         return Ok(Action { hosts: vec![host.clone()], side_effects, ..Action::default() });
     }
-    let wrong = |message: String| Failure::usage(message).hint("--tool Read|Write --path FILE, or --tool mcp__SERVER__TOOL");
+    let wrong = |message: String| {
+        Failure::usage(message).hint("--tool Read|Write --path FILE, or --tool mcp__SERVER__TOOL")
+    };
     let tool = check.tool.as_deref().unwrap_or("Read");
     if tool.starts_with("mcp__") && check.path.is_none() {
         return Ok(Action { mcp: Some(tool.to_owned()), side_effects, ..Action::default() });
@@ -121,7 +124,9 @@ fn action(check: &Check, cwd: &Path) -> Result<Action, Failure> {
     let path = real(&joined).to_string_lossy().into_owned();
     match tool {
         "Read" | "Glob" | "Grep" => Ok(Action { reads: vec![path], ..Action::default() }),
-        "Write" | "Edit" | "MultiEdit" => Ok(Action { writes: vec![path], side_effects, ..Action::default() }),
+        "Write" | "Edit" | "MultiEdit" => {
+            Ok(Action { writes: vec![path], side_effects, ..Action::default() })
+        }
         other => Err(wrong(format!("`{other}` has no path"))),
     }
 }

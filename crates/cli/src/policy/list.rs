@@ -18,7 +18,12 @@ pub(crate) fn run(around: &Surroundings, screen: &Screen) -> Result<Exit, Failur
         return Ok(Exit::Done);
     }
     for placed in rules {
-        screen.line(&format!("{:<10} {:<70} {}", placed.layer.as_str(), placed.rule.line(), placed.origin))?;
+        screen.line(&format!(
+            "{:<10} {:<70} {}",
+            placed.layer.as_str(),
+            placed.rule.line(),
+            placed.origin
+        ))?;
     }
     if rules.is_empty() {
         screen.note("there are no rules; the posture decides everything");

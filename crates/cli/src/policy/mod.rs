@@ -60,7 +60,9 @@ fn load(around: &Surroundings, screen: &Screen) -> Result<Loaded, Failure> {
 }
 
 fn unusable(error: &RulesError) -> Failure {
-    Failure::usage(error).code("invalid_policy").hint("mend the file; pods do not start with rules that cannot be read")
+    Failure::usage(error)
+        .code("invalid_policy")
+        .hint("mend the file; pods do not start with rules that cannot be read")
 }
 
 fn run_add(add: &Add, around: &Surroundings, screen: &Screen) -> Result<Exit, Failure> {

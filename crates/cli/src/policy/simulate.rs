@@ -57,11 +57,8 @@ pub(crate) fn run(simulate: &Simulate, around: &Surroundings, screen: &Screen) -
     let (rules, problems) = read(simulate, around)?;
     problems.iter().for_each(|problem| screen.warn(problem));
     let home = around.home()?;
-    let sessions = if simulate.all {
-        home.store.list()?
-    } else {
-        vec![chosen(&home, simulate.session.as_deref())?]
-    };
+    let sessions =
+        if simulate.all { home.store.list()? } else { vec![chosen(&home, simulate.session.as_deref())?] };
     let user = files(around)?.user().to_string_lossy().into_owned();
     let mut count = Count::default();
     for session in sessions {
@@ -144,7 +141,9 @@ impl<'a> Trial<'a> {
                 let fence = e.verdict.fence.as_deref();
                 self.judge(entry.seq, e.tool.clone(), e.action.clone(), Judgement::Allow, fence);
             }
-            Kind::ToolResult(e) if e.outcome == Outcome::Refused => self.refused(entry.seq, &e.item, e.verdict.as_ref()),
+            Kind::ToolResult(e) if e.outcome == Outcome::Refused => {
+                self.refused(entry.seq, &e.item, e.verdict.as_ref())
+            }
             _ => {}
         }
         self.state.apply(entry);
@@ -214,7 +213,8 @@ fn show(screen: &Screen, session: SessionId, past: &Past) -> Result<(), Failure>
             "reason": past.now.reason,
         }));
     }
-    let line: String = what.chars().take(SHOWN_CHARS).map(|letter| if letter == '\n' { ' ' } else { letter }).collect();
+    let line: String =
+        what.chars().take(SHOWN_CHARS).map(|letter| if letter == '\n' { ' ' } else { letter }).collect();
     let (was, now) = (past.was.as_str(), past.now.outcome.as_str());
     screen.line(&format!("{was:>5} → {now:<5} {:<8} {line}", past.tool))?;
     screen.line(&format!("               {} (entry {} of {session})", past.now.reason, past.seq))
@@ -222,7 +222,8 @@ fn show(screen: &Screen, session: SessionId, past: &Past) -> Result<(), Failure>
 
 /// A call in a few words.
 fn what(action: &Action) -> String {
-    let paths = action.writes.iter().chain(&action.reads).chain(&action.hosts).chain(&action.mcp).chain(&action.pod);
+    let paths =
+        action.writes.iter().chain(&action.reads).chain(&action.hosts).chain(&action.mcp).chain(&action.pod);
     action.command.clone().unwrap_or_else(|| paths.cloned().collect::<Vec<String>>().join(" "))
 }
 

@@ -10,7 +10,7 @@
 use crate::shell::{Command, Word, base_name};
 
 use super::table;
-use super::word::{is_plain_glob, plain_program};
+use super::word::{is_harmless, is_plain_glob, is_single, plain_program};
 
 /// Whether a rule is about something.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -109,7 +109,7 @@ pub(super) fn vouches<'a>(rule: &[String], command: &'a Command) -> Option<Vouch
         return None;
     }
     let text = table::is_text(&names);
-    if !text && rest.iter().any(|word| matches!(word, Word::Unknown(raw) if !is_plain_glob(raw))) {
+    if !text && rest.iter().any(|word| matches!(word, Word::Unknown(raw) if !is_harmless(raw))) {
         return None;
     }
     let pattern = if table::has_program(&names) {
@@ -168,8 +168,14 @@ fn is_danger(names: &[&str], word: &Word, rest: &[Word]) -> bool {
     }
     let word = match word {
         Word::Known(word) => word,
+        // Flags come before text.
+        Word::Unknown(_) if table::is_text(names) => {
+            return !rest.first().and_then(Word::known).is_some_and(|word| !is_flag(word));
+        }
         // What a glob gives could be a flag, unless it begins with something else.
-        Word::Unknown(raw) => return !(is_plain_glob(raw) && !raw.starts_with(['*', '?', '[', '-'])),
+        Word::Unknown(raw) => {
+            return !is_harmless(raw) || (is_plain_glob(raw) && raw.starts_with(['*', '?', '[', '{']));
+        }
     };
     let operands = || rest.iter().filter(|word| !word.known().is_some_and(is_flag)).count();
     dangers.any(|danger| match danger {
@@ -222,7 +228,16 @@ pub(super) fn names(rule: &[String], command: &Command) -> Fit {
     };
     let wanted = Wanted::of(program, rule);
     let words = command.words.get(1..).unwrap_or_default();
-    certain.min(wanted.named_by(words)).min(wanted.flagged_by(words)).min(wanted.given_by(words))
+    let (flagged, given) = (wanted.flagged_by(words), wanted.given_by(words));
+    // One word that is not known yet cannot be a flag and something else at once.
+    let unknown = words.iter().filter_map(|word| match word {
+        Word::Unknown(raw) => Some(if is_single(raw) { 1 } else { 2 }),
+        Word::Known(_) => None,
+    });
+    if flagged == Fit::Maybe && given == Fit::Maybe && unknown.sum::<usize>() < 2 {
+        return Fit::No;
+    }
+    certain.min(wanted.named_by(words)).min(flagged).min(given)
 }
 
 /// The words of a rule, by what they are.
@@ -293,8 +308,11 @@ impl<'a> Wanted<'a> {
 
     /// Whether each flag is among the words, in whatever spelling.
     fn flagged_by(&self, words: &[Word]) -> Fit {
+        // What `find` puts in for `{}` begins with where it looks.
+        let words: Vec<Word> =
+            words.iter().filter(|word| **word != Word::Unknown("{}".to_owned())).cloned().collect();
         let has = |flag: &str| {
-            sought(words, |word| is_flag_like(word, flag) || table::is_same(&self.names, word, flag))
+            sought(&words, |word| is_flag_like(word, flag) || table::is_same(&self.names, word, flag))
         };
         let fits = self.flags.iter().map(|flag| match cluster(flag) {
             // Letters may stand apart, in another order, and be spelled out.

@@ -15,7 +15,7 @@ use crate::shell;
 use crate::{Posture, Tier};
 
 use super::command::{Fit, words_of};
-use super::fit::{KINDS, MCP, allows, compile, concerns, is_kind, parts};
+use super::fit::{KINDS, MCP, Part, allows, compile, concerns, is_kind, parts};
 use super::{Layer, Placed, Rule, RuleSet, table};
 
 /// The longest file that is read.
@@ -426,7 +426,7 @@ fn fits_example(rule: &Rule, example: &str) -> bool {
     let parts = parts(&action, line.as_ref());
     if rule.action == Judgement::Allow {
         let sure = line.as_ref().is_none_or(|line| line.unsure.is_none());
-        let mut told = parts.iter().filter(|part| !matches!(part, super::fit::Part::Opens(_)));
+        let mut told = parts.iter().filter(|part| !matches!(part, Part::Opens(_) | Part::Mentions(_)));
         return sure && told.all(|part| allows(&by, rule, part));
     }
     parts.iter().any(|part| concerns(&by, rule, part) == Fit::Yes)

@@ -37,8 +37,10 @@ const GLOBS: usize = 4096;
 /// One thing that an action would do.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Part<'a> {
-    /// A command of a shell line.
-    Command(&'a Command),
+    /// A command of a shell line, and the one that runs it by name, if one does: `npx tsc` runs `tsc`.
+    Command(&'a Command, Option<&'a Command>),
+    /// A word of a command that may be the name of a file.
+    Mentions(&'a str),
     /// A shell line without any command that can be seen.
     Line,
     /// A file that the shell itself opens.
@@ -56,7 +58,8 @@ impl Part<'_> {
     /// What kind of action it is; what the shell opens is read or written as well.
     fn kinds(&self) -> [&str; 2] {
         match self {
-            Part::Command(_) | Part::Line => ["Bash", ""],
+            Part::Command(..) | Part::Line => ["Bash", ""],
+            Part::Mentions(_) => ["Read", ""],
             Part::Opens(redirect) => ["Bash", if redirect.writes { "Write" } else { "Read" }],
             Part::Reads(_) => ["Read", ""],
             Part::Writes(_) => ["Write", ""],
@@ -72,7 +75,10 @@ impl Part<'_> {
 pub(crate) fn parts<'a>(action: &'a Action, line: Option<&'a Line>) -> Vec<Part<'a>> {
     let mut parts: Vec<Part<'a>> = Vec::new();
     if let Some(line) = line {
-        parts.extend(line.commands.iter().map(Part::Command));
+        for (at, command) in line.commands.iter().enumerate() {
+            parts.push(Part::Command(command, wrapper(line.commands.get(..at).unwrap_or_default(), command)));
+            parts.extend(mentioned(command).map(Part::Mentions));
+        }
         if line.commands.is_empty() {
             parts.push(Part::Line);
         }
@@ -87,6 +93,22 @@ pub(crate) fn parts<'a>(action: &'a Action, line: Option<&'a Line>) -> Vec<Part<
         parts.push(Part::Silent);
     }
     parts
+}
+
+/// The command that runs another one by name: the nearest before it whose last words are its words.
+fn wrapper<'a>(before: &'a [Command], command: &Command) -> Option<&'a Command> {
+    let runs =
+        |other: &&Command| other.words.len() > command.words.len() && other.words.ends_with(&command.words);
+    before.iter().rev().find(runs).filter(|_| !command.inside.is_empty() && !command.words.is_empty())
+}
+
+/// The words of a command that may be names of files: all but its name and its flags, and the values of those.
+fn mentioned(command: &Command) -> impl Iterator<Item = &str> {
+    let words = command.words.iter().skip(1).filter_map(Word::known);
+    let each = words.flat_map(|word| {
+        [Some(word).filter(|word| !is_flag(word)), word.split_once('=').map(|(_, value)| value)]
+    });
+    each.flatten().filter(|word| !word.is_empty())
 }
 
 /// What the rules say to a part.
@@ -166,11 +188,11 @@ pub(super) fn allows(by: &Judging<'_>, rule: &Rule, part: &Part<'_>) -> bool {
         return false;
     }
     match part {
-        Part::Command(command) => {
+        Part::Command(command, wrapper) => {
             rule.path.is_none()
                 && rule.host.is_none()
                 && match &rule.command {
-                    Some(words) => is_vouched_for(by, words, command),
+                    Some(words) => is_vouched_for(by, words, command, *wrapper),
                     // Every command, so it does not matter which it is.
                     None => rule.tool.is_some(),
                 }
@@ -179,7 +201,7 @@ pub(super) fn allows(by: &Judging<'_>, rule: &Rule, part: &Part<'_>) -> bool {
             rule.tool.is_some() && rule.command.is_none() && rule.path.is_none() && rule.host.is_none()
         }
         // Held to the scope, not to rules.
-        Part::Opens(_) => false,
+        Part::Opens(_) | Part::Mentions(_) => false,
         Part::Reads(path) | Part::Writes(path) => {
             rule.command.is_none()
                 && rule.host.is_none()
@@ -200,12 +222,12 @@ pub(super) fn concerns(by: &Judging<'_>, rule: &Rule, part: &Part<'_>) -> Fit {
     let kinds = part.kinds();
     if let Some(tool) = rule.tool.as_deref()
         && !kinds.into_iter().any(|kind| is_kind(tool, kind))
-        // A command that names a path reads it at least.
-        && !(matches!(part, Part::Command(_)) && rule.path.is_some() && is_kind(tool, "Read"))
     {
         return Fit::No;
     }
     let path = match &rule.path {
+        // Every rule about commands has been asked already.
+        None if matches!(part, Part::Mentions(_)) => Fit::No,
         None => Fit::Yes,
         Some(glob) => path_concerns(by, glob, part),
     };
@@ -216,7 +238,7 @@ pub(super) fn concerns(by: &Judging<'_>, rule: &Rule, part: &Part<'_>) -> Fit {
     };
     let command = match (&rule.command, part) {
         (None, _) => Fit::Yes,
-        (Some(words), Part::Command(command)) => {
+        (Some(words), Part::Command(command, _)) => {
             words_of(words).map_or(Fit::Maybe, |words| names(&words, command))
         }
         (Some(_), _) => Fit::No,
@@ -232,17 +254,11 @@ fn path_concerns(by: &Judging<'_>, glob: &str, part: &Part<'_>) -> Fit {
             Word::Known(path) => is_about(by, glob, &absolute(by.cwd, path)),
             Word::Unknown(_) => Fit::No,
         },
-        Part::Command(command) => {
-            let operands = command.words.iter().skip(1).filter_map(Word::known);
-            let named = operands.flat_map(|word| [Some(word), word.split_once('=').map(|(_, value)| value)]);
-            let mut named = named.flatten().filter(|word| !is_flag(word));
-            if named.any(|word| is_about(by, glob, &absolute(by.cwd, word)) == Fit::Yes) {
-                Fit::Yes
-            } else {
-                Fit::No
-            }
+        // A command that names a path reads it at least.
+        Part::Mentions(word) => is_about(by, glob, &absolute(by.cwd, word)),
+        Part::Command(..) | Part::Line | Part::Host(_) | Part::Mcp(_) | Part::Pod(_) | Part::Silent => {
+            Fit::No
         }
-        Part::Line | Part::Host(_) | Part::Mcp(_) | Part::Pod(_) | Part::Silent => Fit::No,
     }
 }
 
@@ -298,9 +314,15 @@ pub(super) fn is_kind(tool: &str, kind: &str) -> bool {
 }
 
 /// Whether a rule for these words vouches for a command, with all that follows them.
-fn is_vouched_for(by: &Judging<'_>, words: &str, command: &Command) -> bool {
+fn is_vouched_for(by: &Judging<'_>, words: &str, command: &Command, wrapper: Option<&Command>) -> bool {
     let Ok(words) = words_of(words) else { return false };
-    let Some(vouched) = vouches(&words, command) else { return false };
+    vouches_inside(by, &words, command)
+        || wrapper.is_some_and(|wrapper| reaches_into(by, &words, wrapper, command))
+}
+
+/// Whether a rule vouches for a command and nothing of it leads outside.
+fn vouches_inside(by: &Judging<'_>, words: &[String], command: &Command) -> bool {
+    let Some(vouched) = vouches(words, command) else { return false };
     if vouched.text {
         return true;
     }
@@ -308,6 +330,16 @@ fn is_vouched_for(by: &Judging<'_>, words: &str, command: &Command) -> bool {
         words.len() == 1 && words.first().is_some_and(|word| word == "cd") && vouched.rest.is_empty();
     let others = vouched.rest.iter().enumerate().filter(|(at, _)| Some(*at) != vouched.pattern);
     !goes_home && others.map(|(_, word)| word).all(|word| stays(by, word))
+}
+
+/// Whether a rule for what runs a command (`npx tsc`) names that command too, and so vouches for both.
+fn reaches_into(by: &Judging<'_>, words: &[String], wrapper: &Command, command: &Command) -> bool {
+    let Some(vouched) = vouches(words, wrapper) else { return false };
+    let said = wrapper.words.len() - vouched.rest.len();
+    let before = wrapper.words.len() - command.words.len();
+    let inside = command.words.get(..said.saturating_sub(before)).unwrap_or_default();
+    let inside: Option<Vec<String>> = inside.iter().map(|word| word.known().map(str::to_owned)).collect();
+    inside.is_some_and(|inside| !inside.is_empty() && vouches_inside(by, &inside, command))
 }
 
 /// Whether a word of a command leads nowhere outside of the scope.

@@ -121,9 +121,10 @@ impl Rule {
 
     /// Whether two rules are about the same, whatever they say to it.
     fn is_about_the_same(&self, other: &Rule) -> bool {
-        let of =
-            |rule: &Rule| (rule.tool.clone(), rule.command.clone(), rule.path.clone(), rule.host.clone());
-        of(self) == of(other)
+        self.tool == other.tool
+            && self.command == other.command
+            && self.path == other.path
+            && self.host == other.host
     }
 }
 

@@ -35,7 +35,10 @@ fn candidate(by: &Judging<'_>, action: &Action, line: Option<&Line>) -> Option<R
     }
     let looked = Looked::at(by, action, line);
     let asked = looked.asked.iter().map(|(part, _)| part).chain(looked.open_questions());
-    let mut rules = asked.map(rule_for);
+    // A rule for what runs a command by name is about both.
+    let run =
+        |part: &&Part<'_>| !matches!(part, Part::Command(_, Some(wrapper)) if proposable(wrapper).is_some());
+    let mut rules = asked.filter(run).map(rule_for);
     let first = rules.next()??;
     rules.all(|rule| rule.as_ref() == Some(&first)).then_some(first)
 }
@@ -43,7 +46,7 @@ fn candidate(by: &Judging<'_>, action: &Action, line: Option<&Line>) -> Option<R
 fn rule_for(part: &Part<'_>) -> Option<Rule> {
     let rule = Rule::new(Judgement::Allow);
     match part {
-        Part::Command(command) => {
+        Part::Command(command, _) => {
             let words = proposable(command)?.into_iter().map(spelled).collect::<Option<Vec<&str>>>()?;
             Some(Rule { command: Some(words.join(" ")), ..rule })
         }
@@ -54,7 +57,9 @@ fn rule_for(part: &Part<'_>) -> Option<Rule> {
             let glob = format!("{}/**", globset::escape(directory));
             Some(Rule { tool: Some("Write".to_owned()), path: Some(glob), ..rule })
         }
-        Part::Line | Part::Opens(_) | Part::Reads(_) | Part::Pod(_) | Part::Silent => None,
+        Part::Line | Part::Mentions(_) | Part::Opens(_) | Part::Reads(_) | Part::Pod(_) | Part::Silent => {
+            None
+        }
     }
 }
 

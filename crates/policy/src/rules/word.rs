@@ -29,6 +29,18 @@ pub(super) fn is_plain_glob(raw: &str) -> bool {
         && !raw.split('/').any(|part| part.starts_with(".*") || part.starts_with(".?"))
 }
 
+/// Whether an unknown word is a plain glob, or the name of a pipe to other commands, which are judged themselves.
+pub(super) fn is_harmless(raw: &str) -> bool {
+    let piped = raw.strip_prefix("<(").and_then(|rest| rest.strip_suffix(')'));
+    piped.is_some_and(|inside| !inside.contains(['(', ')', '"', '\'', '\\', '`'])) || is_plain_glob(raw)
+}
+
+/// Whether an unknown word is one word whatever it will be.
+pub(super) fn is_single(raw: &str) -> bool {
+    let quoted = raw.strip_prefix('"').and_then(|rest| rest.strip_suffix('"'));
+    raw == "{}" || quoted.is_some_and(|inside| !inside.contains(['@', '"']))
+}
+
 /// Where a word of a command could lead, if it says: a path with a root or with `..`, alone or behind a flag.
 pub(super) fn paths_in(word: &str) -> impl Iterator<Item = &str> {
     let glued = word.strip_prefix('-').and_then(|rest| {
