@@ -3,8 +3,9 @@
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
+use std::sync::OnceLock;
 
-use tree_sitter::{Node, Parser, TreeCursor};
+use tree_sitter::{Language, Node, Parser, TreeCursor};
 
 /// Nodes that are understood. Everything else is a reason to ask.
 const NODES: &[&str] = &[
@@ -69,6 +70,32 @@ const NODES: &[&str] = &[
     "word",
 ];
 
+/// What a node means here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    /// Not in the list.
+    Strange,
+    /// Understood, and no command by itself.
+    Plain,
+    /// The name of a command, or a command that is all one node.
+    Command,
+}
+
+/// What each node of the grammar means, by its number: names are compared once.
+fn kinds() -> &'static [Kind] {
+    static KINDS: OnceLock<Vec<Kind>> = OnceLock::new();
+    KINDS.get_or_init(|| {
+        let language = Language::from(tree_sitter_bash::LANGUAGE);
+        let count = u16::try_from(language.node_kind_count()).unwrap_or(u16::MAX);
+        let meaning = |id| match language.node_kind_for_id(id) {
+            Some("command_name" | "declaration_command" | "unset_command") => Kind::Command,
+            Some(kind) if NODES.contains(&kind) => Kind::Plain,
+            _ => Kind::Strange,
+        };
+        (0..count).map(meaning).collect()
+    })
+}
+
 thread_local! {
     static PARSER: RefCell<Option<Parser>> = const { RefCell::new(None) };
 }
@@ -117,21 +144,14 @@ fn check(node: Node<'_>, line: &str, starts: &BTreeSet<usize>) -> Result<(), Str
     if !node.is_named() {
         return Ok(());
     }
-    let kind = node.kind();
-    if !NODES.contains(&kind) {
-        return Err(format!("the line holds something that is not understood ({kind})"));
-    }
-    let command = match kind {
-        "command_name" => Some(node.start_byte()),
-        "declaration_command" | "unset_command" => Some(node.start_byte()),
-        _ => None,
-    };
-    match command {
-        Some(at) if !starts.contains(&at) && !in_test(node) => {
+    let at = node.start_byte();
+    match kinds().get(usize::from(node.kind_id())).copied().unwrap_or(Kind::Strange) {
+        Kind::Strange => Err(format!("the line holds something that is not understood ({})", node.kind())),
+        Kind::Command if !starts.contains(&at) && !in_test(node) => {
             let near: String = line.get(at..).unwrap_or_default().chars().take(20).collect();
             Err(format!("two readings of the line differ: `{near}` may be a command of its own"))
         }
-        _ => Ok(()),
+        Kind::Command | Kind::Plain => Ok(()),
     }
 }
 

@@ -105,6 +105,10 @@ impl Parser<'_, '_> {
         if self.pos == start {
             return Ok(None);
         }
+        let redirects = self.byte(0).is_some_and(|b| b == b'<' || b == b'>');
+        if redirects && self.slice(start, self.pos).contains("\\\n") {
+            return stop("what may be the descriptor of a redirection is continued on the next line");
+        }
         Ok(Some(self.token(start, spelling, mode)))
     }
 
