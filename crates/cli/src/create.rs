@@ -1,6 +1,7 @@
 //! Making a session: the manifest from what the person said, and the first step of the log.
 //!
-//! Elsewhere: the entries themselves (`pod::new_session`), the files (`session`), starting the pod (`client`).
+//! Elsewhere: keys of the manifest (`settings`), what may be lifted (`lift`), the entries themselves (`pod::new_session`),
+//! the files (`session`), starting the pod (`client`).
 //! Invariant: a model that cannot be had, and a key that nobody knows, are refused before anything is made
 //! (`bad_input_is_refused_before_a_session_is_made`).
 
@@ -12,7 +13,6 @@ use minke_manifest::{Manifest, ModelSection, Network, Posture, SandboxMode};
 use minke_pod::{Moment, NewSession, Task, new_session};
 use minke_record::{Actor, InputSegment, PodName, Scope, SessionId};
 use minke_registry::Runtime;
-use serde_json::Value;
 
 use crate::around::{Surroundings, ids, now, seed};
 use crate::failure::{Exit, Failure};
@@ -20,21 +20,6 @@ use crate::spoken::without_secrets;
 
 /// The model of new pods, if nobody names one.
 pub(crate) const MODEL_VARIABLE: &str = "MINKE_MODEL";
-/// Keys that a manifest leaves out when nothing is set.
-const OPTIONAL_KEYS: [&str; 12] = [
-    "model.ref",
-    "model.scheme",
-    "model.base_url",
-    "model.model_id",
-    "model.auth",
-    "model.capability",
-    "model.context_window",
-    "model.max_output",
-    "worker.max_tokens",
-    "worker.reasoning",
-    "permissions.posture",
-    "web",
-];
 
 /// What a person said about a new pod.
 #[derive(Debug, Clone, Default)]
@@ -109,20 +94,7 @@ fn working_directory(wish: Option<&Path>, around: &Surroundings) -> Result<PathB
 /// The defaults with everything that was said. Files are named from where the person stands. The model is had
 /// once, as the pod will have it in `cwd`, so that a wrong one is refused now.
 fn manifest(new: &NewPod, cwd: &Path, around: &Surroundings) -> Result<Manifest, Failure> {
-    let mut value = Manifest::default().to_value();
-    for pair in &new.set {
-        set_key(&mut value, pair)?;
-    }
-    let mut manifest = Manifest::read(&value).map_err(|e| {
-        Failure::usage("a value given with --set does not fit its key")
-            .why(e)
-            .hint("docs/cli.md lists the keys")
-    })?;
-    if manifest.sandbox.mode == SandboxMode::Off || !manifest.sandbox.lifted.is_empty() {
-        return Err(Failure::usage("a fence is not taken down by a key of the manifest").hint(
-            "--unsandboxed runs commands without one, --lift PATH lets the agent write a protected name",
-        ));
-    }
+    let mut manifest = crate::settings::manifest(&new.set)?;
     if let Network::Hosts(hosts) = &manifest.sandbox.network {
         minke_exec::address::HostRules::list(hosts)
             .map_err(|e| Failure::usage("sandbox.network names a host that cannot be granted").why(e))?;
@@ -130,13 +102,9 @@ fn manifest(new: &NewPod, cwd: &Path, around: &Surroundings) -> Result<Manifest,
     if new.unsandboxed {
         manifest.sandbox.mode = SandboxMode::Off;
     }
+    let hidden = hidden(around)?;
     for path in &new.lift {
-        manifest
-            .sandbox
-            .lifted
-            .push(text(&std::path::absolute(cwd.join(path)).map_err(|e| {
-                Failure::usage(format!("`--lift {}` is not a path", path.display())).why(e)
-            })?)?);
+        manifest.sandbox.lifted.push(text(&crate::lift::lifted(path, cwd, &hidden)?)?);
     }
     if let Some(posture) = &new.posture {
         manifest.permissions.posture = Some(posture.parse::<Posture>().map_err(Failure::usage)?);
@@ -185,65 +153,14 @@ pub(crate) fn model_reference(reference: &str, cwd: &Path, around: &Surroundings
     Ok(reference)
 }
 
-/// Puts `a.b=value` in its place. A value that is not JSON is a text.
-fn set_key(manifest: &mut Value, pair: &str) -> Result<(), Failure> {
-    let Some((key, value)) = pair.split_once('=') else {
-        return Err(Failure::usage(format!("`--set {pair}` has no `=`")).hint("--set worker.max_turns=5"));
-    };
-    let known = keys(manifest);
-    if !known.iter().any(|have| have == key) {
-        let nearest = known.iter().min_by_key(|have| distance(have, key));
-        let hint = nearest.map_or_else(String::new, |nearest| format!("the nearest key is `{nearest}`"));
-        return Err(Failure::usage(format!("`{key}` is no key of the manifest")).hint(hint));
-    }
-    let value = serde_json::from_str(value).unwrap_or_else(|_| Value::from(value));
-    let mut place = manifest;
-    for part in key.split('.') {
-        place = &mut place[part];
-    }
-    *place = value;
-    Ok(())
-}
-
-/// Every key of a manifest, in dotted form.
-fn keys(manifest: &Value) -> Vec<String> {
-    fn walk(value: &Value, path: &str, out: &mut Vec<String>) {
-        match value {
-            Value::Object(members) => {
-                for (name, member) in members {
-                    let path = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
-                    walk(member, &path, out);
-                }
-            }
-            _ => out.push(path.to_owned()),
-        }
-    }
-    let mut out = Vec::new();
-    walk(manifest, "", &mut out);
-    out.extend(
-        OPTIONAL_KEYS
-            .iter()
-            .filter(|key| !out.iter().any(|have| have == *key))
-            .map(ToString::to_string)
-            .collect::<Vec<_>>(),
-    );
-    out
-}
-
-/// How many letters must be changed to make one word the other.
-fn distance(a: &str, b: &str) -> usize {
-    let b: Vec<char> = b.chars().collect();
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, x) in a.chars().enumerate() {
-        let mut before = row.first().copied().unwrap_or(0);
-        row[0] = i + 1;
-        for (j, y) in b.iter().enumerate() {
-            let kept = before + usize::from(x != *y);
-            before = row[j + 1];
-            row[j + 1] = kept.min(before + 1).min(row[j] + 1);
-        }
-    }
-    row.last().copied().unwrap_or(0)
+/// What a pod hides wherever its scope reaches: secrets of the person, and what is ours.
+fn hidden(around: &Surroundings) -> Result<Vec<PathBuf>, Failure> {
+    let paths = around.paths()?;
+    // As the pod finds it.
+    let home =
+        std::env::home_dir().map(|home| minke_policy::secrets(&home.to_string_lossy())).unwrap_or_default();
+    let ours = [paths.config, paths.data, paths.state, paths.runtime];
+    Ok(home.into_iter().map(PathBuf::from).chain(ours).collect())
 }
 
 /// The name that was wished, or the directory's, numbered if a live pod has it.
@@ -273,22 +190,4 @@ fn text(path: &Path) -> Result<String, Failure> {
         Failure::usage(format!("the path {} is not UTF-8", path.display()))
             .hint("a session names its directory in its log, which is UTF-8; work in another directory")
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_key_is_set_by_its_dotted_name_and_an_unknown_one_names_the_nearest() {
-        let mut value = Manifest::default().to_value();
-        set_key(&mut value, "worker.max_turns=5").unwrap();
-        set_key(&mut value, "model.ref=scripted/demo").unwrap();
-        let manifest = Manifest::read(&value).unwrap();
-        assert_eq!(manifest.worker.max_turns, 5);
-        assert_eq!(manifest.model.reference.as_deref(), Some("scripted/demo"));
-        let wrong = set_key(&mut value, "worker.max_turn=5").unwrap_err();
-        assert!(wrong.text().contains("`worker.max_turns`"), "{}", wrong.text());
-        assert!(set_key(&mut value, "worker.max_turns").is_err());
-    }
 }

@@ -402,8 +402,8 @@ fn prepare(
     }
     let own = tool.own(arguments)?;
     let mut prepared = Prepared { own, ..Prepared::new(tool.class(), action) };
-    let (mut preview, before) = match tool.preview(arguments, &prepared.action, place) {
-        Ok(Some(Previewed { preview, before })) => (preview, before),
+    let Previewed { mut preview, before, missing } = match tool.preview(arguments, &prepared.action, place) {
+        Ok(Some(previewed)) => previewed,
         // What could not be looked at is judged by what it would touch; if it may be done, doing it says what is wrong.
         Ok(None) | Err(ToolError::Failed(_)) => return Ok(prepared),
         Err(e) => return Err(e),
@@ -411,7 +411,9 @@ fn prepare(
     if let Some(diff) = &mut preview.diff {
         cover.hide(&mut [diff]).map_err(|e| unseen(&e))?;
     }
-    let (path, hash) = (preview.path.clone(), preview.before.clone().unwrap_or_default());
+    // What is not there is named by its outermost directory that is not: undo finds what was made for the file so.
+    let path = missing.as_deref().and_then(Path::to_str).unwrap_or(&preview.path).to_owned();
+    let hash = preview.before.clone().unwrap_or_default();
     let file = |mode, blob| SnapshotFile { path, mode, hash, blob, at: None, bytes: None };
     prepared.before = Some(match before {
         None => file(0, None),

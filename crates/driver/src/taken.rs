@@ -5,6 +5,7 @@
 //! (`a_run_is_told_apart_from_what_was_before_and_after`).
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 
 use minke_record::{CallId, Entry, Item, Kind, Outcome, RunId, Snapshot, SnapshotFile, SnapshotWhen};
 use minke_undo::{Change, State, apply, changes};
@@ -40,8 +41,8 @@ pub(crate) struct Taken {
     /// The tree as the run left it.
     after: Option<Tree>,
     replaced: Vec<Replaced>,
-    /// The hash that each call was to leave.
-    planned: BTreeMap<CallId, String>,
+    /// The file of each call, and the hash that it was to leave.
+    planned: BTreeMap<CallId, (String, String)>,
     done: BTreeSet<CallId>,
 }
 
@@ -71,7 +72,8 @@ impl Taken {
             (Kind::Snapshot(taken), run) => self.snapshot(taken, run, entry.seq),
             (Kind::ToolDispatch(dispatch), _) => {
                 if let Some(preview) = &dispatch.preview {
-                    self.planned.insert(dispatch.call_id.clone(), preview.after.clone());
+                    let left = (preview.path.clone(), preview.after.clone());
+                    self.planned.insert(dispatch.call_id.clone(), left);
                 }
             }
             (Kind::ToolResult(result), _) if result.outcome == Outcome::Done => {
@@ -141,17 +143,24 @@ impl Taken {
     fn by_calls(&self, chain: &[RunId], captured: Option<(&(u64, Tree), &Tree)>) -> Vec<(String, Change)> {
         let mut first: BTreeMap<&str, &Replaced> = BTreeMap::new();
         let mut last: BTreeMap<&str, &String> = BTreeMap::new();
+        let mut made: BTreeMap<&str, u64> = BTreeMap::new();
         for replaced in self.replaced.iter().filter(|replaced| chain.contains(&replaced.run)) {
-            let path = replaced.before.path.as_str();
+            let planned = self.planned.get(&replaced.call);
+            let path = planned.map_or(&replaced.before.path, |(path, _)| path).as_str();
             first.entry(path).or_insert(replaced);
-            let left = self.planned.get(&replaced.call).filter(|_| self.done.contains(&replaced.call));
-            last.extend(left.map(|hash| (path, hash)));
+            if let Some((_, hash)) = planned.filter(|_| self.done.contains(&replaced.call)) {
+                last.insert(path, hash);
+                for dir in made_for(path, &replaced.before) {
+                    made.entry(dir).or_insert(replaced.seq);
+                }
+            }
         }
+        let seen = |path: &str| {
+            captured.filter(|((_, before), after)| before.contains_key(path) || after.contains_key(path))
+        };
         let mut changed = Vec::new();
         for (path, replaced) in first {
-            let seen =
-                captured.filter(|((_, before), after)| before.contains_key(path) || after.contains_key(path));
-            let after = match seen {
+            let after = match seen(path) {
                 // The captures know it from here on.
                 Some(((seq, _), _)) if replaced.seq > *seq => continue,
                 Some((_, after)) => after.get(path).cloned(),
@@ -164,8 +173,27 @@ impl Taken {
             let before = Some(replaced.before.clone()).filter(|file| !file.hash.is_empty());
             changed.push((path.to_owned(), Change { path: path.to_owned(), before, after }));
         }
+        for (dir, made) in made {
+            let change = match seen(dir) {
+                Some(((seq, _), _)) if made > *seq => continue,
+                Some((_, after)) => {
+                    Change { path: dir.to_owned(), before: None, after: after.get(dir).cloned() }
+                }
+                None => Change::made_directory(dir),
+            };
+            changed.push((dir.to_owned(), change));
+        }
         changed
     }
+}
+
+/// The directories that were made for a new file, from what was not there: the outermost of them, or the file itself.
+fn made_for<'a>(path: &'a str, absent: &SnapshotFile) -> Vec<&'a str> {
+    if !absent.hash.is_empty() {
+        return Vec::new();
+    }
+    let above = Path::new(path).ancestors().skip(1);
+    above.take_while(|dir| dir.starts_with(&absent.path)).filter_map(Path::to_str).collect()
 }
 
 /// A file as a call was to leave it; its mode is not known.
@@ -184,7 +212,10 @@ fn is_nothing(change: &Change) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use minke_record::{Actor, Chain, Invoke, Large, Trigger};
+    use minke_record::{
+        Action, Actor, Chain, Class, Invoke, Judgement, Large, Preview, ToolDispatch, ToolResult, Trigger,
+        Verdict,
+    };
 
     fn id(n: u8) -> RunId {
         RunId(format!("01890000-0000-7000-8000-0000000000{n:02x}").parse().unwrap())
@@ -256,5 +287,70 @@ mod tests {
         assert!(taken(id(2), log.clone()).changes().unwrap().1.is_some());
         let (changes, unknown) = taken(id(1), log).changes().unwrap();
         assert!(changes.is_empty() && unknown.is_some());
+    }
+
+    /// A call that wrote a new file below directories of which `missing` was the outermost that was not there.
+    fn wrote(call: &str, path: &str, missing: &str, done: bool) -> Vec<(u8, Kind)> {
+        let call_id = CallId::from(call);
+        let verdict = Verdict {
+            outcome: Judgement::Allow,
+            rule: None,
+            layer: None,
+            reason: String::new(),
+            fence: None,
+        };
+        let preview = Preview { path: path.to_owned(), before: None, after: "new".to_owned(), diff: None };
+        let dispatch = ToolDispatch {
+            call_id: call_id.clone(),
+            tool: "Write".to_owned(),
+            class: Class::Verifiable,
+            action: Action::default(),
+            preview: Some(preview),
+            verdict,
+            by: None,
+            arguments: None,
+        };
+        let files = Large::Here(vec![SnapshotFile { mode: 0, ..file(missing, "") }]);
+        let before =
+            Snapshot { call_id: Some(call_id.clone()), of_run: None, when: SnapshotWhen::Before, files };
+        let outcome = if done { Outcome::Done } else { Outcome::Failed };
+        let item = Item::ToolResult {
+            call_id,
+            summary: String::new(),
+            content: None,
+            is_error: !done,
+            blob: None,
+            images: Vec::new(),
+        };
+        let result = ToolResult { item, outcome, verdict: None, by: None, notes: Vec::new() };
+        vec![(1, dispatch.into()), (1, before.into()), (1, result.into())]
+    }
+
+    #[test]
+    fn directories_that_were_made_for_a_file_are_the_runs_and_no_others() {
+        let log = |calls: Vec<Vec<(u8, Kind)>>| {
+            std::iter::once((1, invoke(None))).chain(calls.into_iter().flatten()).collect::<Vec<_>>()
+        };
+        let paths = |log| -> Vec<String> {
+            let (changes, _) = taken(id(1), log).changes().unwrap();
+            changes.into_iter().map(|change| change.path).collect()
+        };
+        let calls = vec![
+            wrote("1", "/w/new/deep/a", "/w/new", true),
+            wrote("2", "/w/new/deep/b", "/w/new/deep/b", true),
+            wrote("3", "/w/c", "/w/c", true),
+        ];
+        assert_eq!(paths(log(calls)), ["/w/c", "/w/new", "/w/new/deep", "/w/new/deep/a", "/w/new/deep/b"]);
+        let failed = vec![wrote("1", "/w/new/a", "/w/new", false)];
+        assert_eq!(paths(log(failed)), [""; 0]);
+        // What a command took away again is nobody's any more, and what captures know is theirs.
+        let dir = |path: &str| SnapshotFile { mode: 0o040_755, ..file(path, "empty") };
+        let mut early = log(vec![wrote("1", "/w/new/a", "/w/new", true)]);
+        early.push((1, before(&[dir("/w/new"), file("/w/new/a", "new")])));
+        let mut gone = early.clone();
+        gone.push((0, after(1, &[file("/w/new", ""), file("/w/new/a", "")])));
+        assert_eq!(paths(gone), [""; 0]);
+        early.push((0, after(1, &[])));
+        assert_eq!(paths(early), ["/w/new", "/w/new/a"]);
     }
 }

@@ -21,6 +21,20 @@ pub struct Manifest {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub web: Option<WebSection>,
     pub session: SessionSection,
+    pub hooks: HooksSection,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct HooksSection {
+    /// Whether hooks are asked and told; the hooks themselves stand in `hooks.toml`.
+    pub enabled: bool,
+}
+
+impl Default for HooksSection {
+    fn default() -> Self {
+        HooksSection { enabled: true }
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -122,6 +136,20 @@ pub struct PermissionsSection {
     pub rules: RuleSet,
 }
 
+impl PermissionsSection {
+    fn check(&self) -> Result<(), String> {
+        if let Some(Judgement::Other(word)) = &self.default_action {
+            return Err(format!(
+                "permissions.default_action is `{word}`: there are `allow`, `ask` and `deny`"
+            ));
+        }
+        for (rule, number) in self.rule.iter().zip(1..) {
+            rule.check().map_err(|why| format!("rule {number} of permissions.rule: {why}"))?;
+        }
+        Ok(())
+    }
+}
+
 fn is_empty(rules: &RuleSet) -> bool {
     rules.rules.is_empty()
 }
@@ -155,11 +183,37 @@ impl Default for SandboxSection {
 
 /// What the fence is compiled from. `off` is no word of a file: only `--unsandboxed` on the command line says it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
+#[serde(try_from = "String", into = "String")]
 pub enum SandboxMode {
     Scope,
     ReadOnly,
     Off,
+}
+
+impl TryFrom<String> for SandboxMode {
+    type Error = String;
+    fn try_from(word: String) -> Result<SandboxMode, String> {
+        match word.as_str() {
+            "scope" => Ok(SandboxMode::Scope),
+            "read_only" => Ok(SandboxMode::ReadOnly),
+            "off" => Ok(SandboxMode::Off),
+            _ => Err(format!(
+                "`{word}` is no mode of the sandbox: use \"scope\" or \"read_only\"; commands run without a fence \
+                 only by --unsandboxed on the command line"
+            )),
+        }
+    }
+}
+
+impl From<SandboxMode> for String {
+    fn from(mode: SandboxMode) -> String {
+        let word = match mode {
+            SandboxMode::Scope => "scope",
+            SandboxMode::ReadOnly => "read_only",
+            SandboxMode::Off => "off",
+        };
+        word.to_owned()
+    }
 }
 
 /// Where to a command may connect, always through the pod's own proxy.
@@ -235,6 +289,25 @@ pub struct EnvSection {
     pub set: std::collections::BTreeMap<String, String>,
 }
 
+impl EnvSection {
+    fn check(&self) -> Result<(), String> {
+        for name in self.pass.iter().chain(self.set.keys()) {
+            if name.is_empty() || name.contains(['=', '\0']) {
+                return Err(format!(
+                    "sandbox.env has a variable called `{}`: a name is not empty and has no `=` and no NUL",
+                    name.escape_debug()
+                ));
+            }
+        }
+        match self.set.iter().find(|(_, value)| value.contains('\0')) {
+            Some((name, _)) => {
+                Err(format!("sandbox.env.set.{name} holds a NUL, which no variable can: leave it out"))
+            }
+            None => Ok(()),
+        }
+    }
+}
+
 /// Tools that reach the web. Without the section there are none.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
@@ -251,22 +324,87 @@ impl Default for WebSection {
     }
 }
 
+impl WebSection {
+    /// The longest that one exchange may take, in seconds.
+    const TIMEOUT_MOST: u64 = 600;
+    const REDIRECTS_MOST: u64 = 20;
+    /// It is held in memory, and unpacked once more.
+    const RESPONSE_MOST: u64 = 64 << 20;
+    /// No result of a tool holds more.
+    const OUTPUT_MOST: u64 = 64 << 10;
+
+    fn check(&self) -> Result<(), String> {
+        let fetch = &self.fetch;
+        let search = self.search.as_ref();
+        let within = [
+            ("web.fetch.timeout_s", fetch.timeout_s, 1, WebSection::TIMEOUT_MOST),
+            ("web.fetch.redirects", fetch.redirects, 0, WebSection::REDIRECTS_MOST),
+            ("web.fetch.max_response_bytes", fetch.max_response_bytes, 1, WebSection::RESPONSE_MOST),
+            ("web.fetch.max_output_bytes", fetch.max_output_bytes, 1, WebSection::OUTPUT_MOST),
+            (
+                "web.search.timeout_s",
+                search.map_or(1, |search| search.timeout_s),
+                1,
+                WebSection::TIMEOUT_MOST,
+            ),
+        ];
+        for (key, given, least, most) in within {
+            if !(least..=most).contains(&given) {
+                return Err(format!("{key} is {given}: give a number from {least} to {most}"));
+            }
+        }
+        search.map_or(Ok(()), WebSearchSection::check)
+    }
+}
+
 /// Who searches; without it WebSearch is not offered.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "WebSearchWritten")]
 pub struct WebSearchSection {
     pub provider: String,
     /// Where the provider is asked, if it is not its usual place.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub base_url: Option<String>,
     /// The variable that holds the key, if it is not the provider's usual one; never a key.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub api_key_env: Option<String>,
-    #[serde(default = "search_timeout")]
     pub timeout_s: u64,
 }
 
-fn search_timeout() -> u64 {
-    15
+impl WebSearchSection {
+    const TIMEOUT: u64 = 15;
+
+    fn check(&self) -> Result<(), String> {
+        match (self.provider.as_str(), &self.base_url) {
+            ("brave", _) | ("searxng", Some(_)) => Ok(()),
+            ("searxng", None) => {
+                Err("web.search.provider is `searxng`, which is somewhere else for everybody: web.search.base_url \
+                     says where"
+                    .to_owned())
+            }
+            (other, _) => Err(format!("web.search.provider is `{other}`: there are `brave` and `searxng`")),
+        }
+    }
+}
+
+/// As it stands in a file.
+#[derive(Deserialize)]
+struct WebSearchWritten {
+    provider: Option<String>,
+    base_url: Option<String>,
+    api_key_env: Option<String>,
+    timeout_s: Option<u64>,
+}
+
+impl TryFrom<WebSearchWritten> for WebSearchSection {
+    type Error = &'static str;
+    fn try_from(written: WebSearchWritten) -> Result<WebSearchSection, &'static str> {
+        let WebSearchWritten { provider, base_url, api_key_env, timeout_s } = written;
+        let provider =
+            provider.ok_or("nobody is named to search: web.search.provider is `brave` or `searxng`")?;
+        let timeout_s = timeout_s.unwrap_or(WebSearchSection::TIMEOUT);
+        Ok(WebSearchSection { provider, base_url, api_key_env, timeout_s })
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -322,6 +460,13 @@ impl Manifest {
     /// Reads the manifest of a `session_start`.
     pub fn read(value: &Value) -> Result<Manifest, serde_json::Error> {
         Manifest::deserialize(value)
+    }
+
+    /// Whether what is set anew can be meant. What an older session says is read all the same.
+    pub fn check(&self) -> Result<(), String> {
+        self.permissions.check()?;
+        self.sandbox.env.check()?;
+        self.web.as_ref().map_or(Ok(()), WebSection::check)
     }
 
     /// The form that stands in a `session_start`.

@@ -68,6 +68,8 @@ pub struct Previewed {
     pub preview: Preview,
     /// The file as it is now; absent if there is none.
     pub before: Option<Before>,
+    /// The outermost directory that would be made for it.
+    pub missing: Option<PathBuf>,
 }
 
 /// A file as it is before a call changes it, for undo.

@@ -77,6 +77,13 @@ pub(crate) fn absolute(key: &str, raw: &str, cwd: &Path) -> Result<PathBuf, Tool
     if raw.is_empty() || raw.contains('\0') {
         return Err(ToolError::Invalid(format!("`{key}` is not a path: give the name of a file")));
     }
+    if raw == "~" || raw.starts_with("~/") {
+        return Err(ToolError::Invalid(format!(
+            "`{key}` is `{}`, and no shell reads it, so `~` is not the home directory here: write the whole path \
+             (something that is really called `~` is `./~`)",
+            shorten(raw, SHOWN_BYTES)
+        )));
+    }
     let mut path = PathBuf::new();
     for part in cwd.join(raw).components() {
         match part {
@@ -89,6 +96,18 @@ pub(crate) fn absolute(key: &str, raw: &str, cwd: &Path) -> Result<PathBuf, Tool
             Component::CurDir => {}
             Component::RootDir | Component::Prefix(_) | Component::Normal(_) => path.push(part),
         }
+    }
+    Ok(path)
+}
+
+/// The same for a file that is to be written: what can only be a directory is refused.
+pub(crate) fn absolute_file(key: &str, raw: &str, cwd: &Path) -> Result<PathBuf, ToolError> {
+    let path = absolute(key, raw, cwd)?;
+    if path.file_name().is_some() && (raw.ends_with('/') || raw.ends_with("/.")) {
+        return Err(ToolError::Invalid(format!(
+            "`{key}` is `{}`, which names a directory: give the name of a file in it",
+            shorten(raw, SHOWN_BYTES)
+        )));
     }
     Ok(path)
 }

@@ -251,8 +251,13 @@ fn check_options(options: &[String]) -> Result<(), ToolError> {
         return Err(invalid(format!("`options` has {count} answers, at most {OPTIONS} fit: offer fewer")));
     }
     for (place, option) in options.iter().enumerate() {
-        bounded("options", option, OPTION_BYTES)?;
-        one_line("options", option)?;
+        let which = format!("options[{place}]");
+        if option.trim().is_empty() {
+            let what = format!("`{which}` is empty: give an answer that can be chosen, or leave it out");
+            return Err(invalid(what));
+        }
+        bounded(&which, option, OPTION_BYTES)?;
+        one_line(&which, option)?;
         if options.iter().take(place).any(|other| other == option) {
             let shown = shorten(option, SHOWN_BYTES);
             return Err(invalid(format!("`options` has `{shown}` twice: each answer once")));

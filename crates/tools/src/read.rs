@@ -125,17 +125,22 @@ fn read_file(desk: &Desk, read: &Checked) -> Result<ToolOutput, ToolError> {
         return Err(refused("read", &grown));
     }
     let seen = hash(&content);
-    let result = match (image::format(&content), binary(&content)) {
-        (Some(format), Some(_)) => show_image(&path, content, format),
-        (_, Some(kind)) => Err(not_text(&path, kind, content.len() as u64)),
-        (_, None) => read_text(read, &content),
-    }?;
-    desk.known.remember(&opened.path, &seen);
-    Ok(result)
+    let (result, is_text) = match (image::format(&content), binary(&content)) {
+        (Some(format), Some(_)) => (show_image(&path, content, format), false),
+        (_, Some(kind)) => (Err(not_text(&path, kind, content.len() as u64)), false),
+        (_, None) => (read_text(read, &content), true),
+    };
+    // Of what is no text, what it is is all that there is to see: whoever was told may write something in its place.
+    if result.is_ok() || !is_text {
+        desk.known.remember(&opened.path, &seen);
+    }
+    result
 }
 
 fn not_text(path: &str, kind: &str, length: u64) -> ToolError {
-    ToolError::Failed(format!("cannot read {path}: it is not text but {kind}, {length} bytes"))
+    ToolError::Failed(format!(
+        "cannot read {path}: it is not text but {kind}, {length} bytes; look at it with a command"
+    ))
 }
 
 fn show_image(path: &str, content: Vec<u8>, format: ::image::ImageFormat) -> Result<ToolOutput, ToolError> {

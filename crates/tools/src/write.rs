@@ -10,7 +10,7 @@ use minke_tool::{Place, ToolError};
 use serde::Deserialize;
 use serde_json::json;
 
-use crate::arguments::{absolute, parse};
+use crate::arguments::{absolute_file, parse};
 use crate::edit::change::{Make, New, Old};
 use crate::text::{Coding, Ending, Form};
 
@@ -54,7 +54,7 @@ impl Make for Content {
 
 pub(crate) fn checked(arguments: &str, place: &Place) -> Result<(PathBuf, Content), ToolError> {
     let Arguments { file_path, content } = parse("Write", arguments)?;
-    Ok((absolute("file_path", &file_path, &place.cwd)?, Content(content)))
+    Ok((absolute_file("file_path", &file_path, &place.cwd)?, Content(content)))
 }
 
 pub(crate) fn spec() -> ToolSpec {

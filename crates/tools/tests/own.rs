@@ -143,7 +143,7 @@ fn every_bad_argument_is_told_in_words() {
         ("AskUser", r#"{"question":""}"#, "empty"),
         ("AskUser", r#"{"question":"?","options":"a"}"#, "sequence"),
         ("AskUser", r#"{"question":"?","options":[1]}"#, "string"),
-        ("AskUser", r#"{"question":"?","options":[""]}"#, "empty"),
+        ("AskUser", r#"{"question":"?","options":["a"," "]}"#, "`options[1]` is empty: give an answer"),
         ("AskUser", r#"{"question":"?","options":["a","a"]}"#, "twice"),
         ("AskUser", r#"{"question":"?","options":["a\nb"]}"#, "one"),
     ];
@@ -167,7 +167,7 @@ async fn they_are_pure_and_short_and_never_run() {
         assert_eq!(spec.schema["additionalProperties"], false);
         assert!(!spec.description.is_empty() && spec.description.len() <= DESCRIPTION_BYTES, "{}", spec.name);
         assert!(!spec.description.contains("  "), "{}: {}", spec.name, spec.description);
-        let call = Call { id: "c".into(), place: place().into(), news: News::nobody() };
+        let call = Call::new("c", place(), News::nobody());
         let Err(ToolError::Internal(why)) = tool.run("{}", &call).await else { panic!("{} ran", spec.name) };
         assert!(why.contains(&spec.name), "{why}");
     }

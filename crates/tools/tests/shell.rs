@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use minke_exec::command::{Commands, CommandsConfig, Veil};
 use minke_exec::fence::{EnvRules, FenceSpec, Helper, Network, PodDirs};
 use minke_policy::Tier;
-use minke_record::{Action, CallId, Class, Scope};
+use minke_record::{Action, Class, Scope};
 use minke_tool::{Call, CommandEnd, CommandNews, News, Place, Tool, ToolError, ToolOutput};
 use minke_tools::shell_tools;
 use serde_json::{Value, json};
@@ -77,7 +77,7 @@ impl Pod {
     async fn call_raw(&self, name: &str, arguments: &str) -> Result<ToolOutput, ToolError> {
         let told = Arc::clone(&self.told);
         let news = News::new(move |_, news| told.lock().unwrap().push(news));
-        let call = Call { id: CallId::from("call/../1"), place: self.place(), news };
+        let call = Call::new("call/../1", self.place(), news);
         tool(&self.tools, name).run(arguments, &call).await
     }
 
@@ -116,14 +116,56 @@ fn the_tools_are_sorted_closed_and_short() {
     }
 }
 
+/// What a person is shown of a line.
+fn shown(line: &str) -> Vec<String> {
+    let place = Place { cwd: PathBuf::from("/"), scope: Scope::default() };
+    let arguments = json!({ "command": line }).to_string();
+    tool(&shell_tools(None), "Bash").prepare(&arguments, &place).unwrap().commands
+}
+
+#[test]
+fn an_action_names_the_commands_that_the_line_would_run() {
+    let seen = shown("cd x && rm -rf \"$(ls)\" | sudo tee y");
+    for command in ["cd x", "rm -rf", "ls", "sudo", "tee y"] {
+        assert!(seen.iter().any(|one| one.contains(command)), "{command} is missing in {seen:?}");
+    }
+    assert!(shown("true && bash -c 'rm -rf x'").iter().any(|one| one.contains("rm -rf x")));
+    let many = shown(&"true; ".repeat(100));
+    assert_eq!((many.len(), many.last().unwrap().as_str()), (32, "… and 69 more"));
+    let most = shown(&"true; ".repeat(32));
+    assert_eq!((most.len(), most.last().unwrap().as_str()), (32, "true"));
+    let long = shown(&format!("echo {}", "ö".repeat(500)));
+    assert_eq!((long[0].chars().count(), long[0].chars().last()), (200, Some('…')));
+    for line in ["(", "\u{202e}", "$((", &"(".repeat(60_000), &"x".repeat(100_000)] {
+        let said = shown(line);
+        assert!(said.len() <= 32 && said.iter().all(|one| one.chars().count() <= 200), "{said:?}");
+    }
+}
+
+#[tokio::test]
+async fn variables_of_a_call_reach_its_command_and_no_other() {
+    let pod = Pod::new();
+    let env = [("FROM_HOOK".to_owned(), "two words".to_owned())];
+    let call = Call { env: Arc::new(env.into()), ..Call::new("1", pod.place(), News::nobody()) };
+    let arguments = json!({ "command": "echo \"<$FROM_HOOK>\"" }).to_string();
+    let said = tool(&pod.tools, "Bash").run(&arguments, &call).await.unwrap();
+    assert_eq!(said.content.as_deref(), Some("<two words>\n"));
+    assert_eq!(pod.bash("echo \"<$FROM_HOOK>\"").await.content.as_deref(), Some("<>\n"));
+}
+
 #[tokio::test]
 async fn without_commands_the_tools_prepare_and_do_not_run() {
     let tools = shell_tools(None);
     let place = Place { cwd: PathBuf::from("/"), scope: Scope::default() };
     let action = tool(&tools, "Bash").prepare(r#"{"command":"ls -l"}"#, &place).unwrap();
-    let expected = Action { command: Some("ls -l".to_owned()), side_effects: true, ..Action::default() };
+    let expected = Action {
+        command: Some("ls -l".to_owned()),
+        commands: vec!["ls -l".to_owned()],
+        side_effects: true,
+        ..Action::default()
+    };
     assert_eq!(action, expected);
-    let call = Call { id: CallId::from("1"), place: Arc::new(place.clone()), news: News::nobody() };
+    let call = Call::new("1", place.clone(), News::nobody());
     let inputs = [
         ("Bash", r#"{"command":"ls"}"#, true),
         ("BashInput", r#"{"id":"a","text":"b"}"#, true),
@@ -357,7 +399,12 @@ async fn arguments_that_cannot_be_used_are_refused_with_the_reason() {
         ("Bash", json!({ "command": "ls", "timeout": -1 }).to_string(), "timeout"),
         ("Bash", json!({ "command": "ls", "timeout": 601 }).to_string(), "at most 600"),
         ("Bash", json!({ "command": "ls", "timeout": 120_000 }).to_string(), "not milliseconds"),
-        ("Bash", r#"{"command":"ls","timeout":1e300}"#.into(), "timeout"),
+        (
+            "Bash",
+            r#"{"command":"ls","timeout":1e308}"#.into(),
+            "`timeout` is 1e308: give seconds, at most 600",
+        ),
+        ("Bash", r#"{"command":"ls","timeout":-1e308}"#.into(), "`timeout` is -1e308: give"),
         ("Bash", r#"{"command":"ls","timeout":1e999}"#.into(), "Bash"),
         ("Bash", json!({ "command": "ls", "background": "yes" }).to_string(), "boolean"),
         ("Bash", json!({ "command": "ls", "sandbox": false }).to_string(), "sandbox"),

@@ -3,12 +3,17 @@
 use std::collections::BTreeMap;
 
 use minke_record::SnapshotFile;
+use sha2::{Digest, Sha256};
+
+use crate::capture::hex;
 
 const TYPE_BITS: u32 = 0o170_000;
 const DIRECTORY: u32 = 0o040_000;
 const LINK: u32 = 0o120_000;
 const REGULAR: u32 = 0o100_000;
 const MODE_BITS: u32 = 0o7777;
+/// Says of a line that its permissions are not known, where the kind must be. Stands in no log.
+const UNKNOWN: u32 = 1 << 31;
 
 /// What a path holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -58,7 +63,8 @@ impl State {
             LINK => Kind::Link,
             _ => Kind::File,
         };
-        let mode = (file.mode != 0 && kind != Kind::Link).then_some(file.mode & MODE_BITS);
+        let known = file.mode != 0 && file.mode & UNKNOWN == 0;
+        let mode = (known && kind != Kind::Link).then_some(file.mode & MODE_BITS);
         Some(State { kind, mode, hash: file.hash.clone() })
     }
 
@@ -76,6 +82,16 @@ pub struct Change {
     /// Absent if nothing was there.
     pub before: Option<SnapshotFile>,
     pub after: Option<SnapshotFile>,
+}
+
+impl Change {
+    /// A directory that was made for something in it; its permissions are not known.
+    pub fn made_directory(path: &str) -> Change {
+        let hash = hex(&Sha256::digest([]).into());
+        let mode = DIRECTORY | UNKNOWN;
+        let after = SnapshotFile { path: path.to_owned(), mode, hash, blob: None, at: None, bytes: None };
+        Change { path: path.to_owned(), before: None, after: Some(after) }
+    }
 }
 
 /// Goes on from one state of the tree by a snapshot's list.

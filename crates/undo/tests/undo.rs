@@ -694,3 +694,24 @@ fn a_deep_tree_is_captured() {
     assert_eq!(got.left, []);
     assert_eq!(fs::read(dir.join("a")).unwrap(), b"old");
 }
+
+#[test]
+fn a_directory_that_was_made_for_a_file_goes_if_it_is_empty_then() {
+    let made = |world: &World, names: &[&str]| -> Vec<Change> {
+        names.iter().map(|name| Change::made_directory(&text(&world.at(name)))).collect()
+    };
+    let world = World::new();
+    fs::create_dir_all(world.at("new/deep/er")).unwrap();
+    fs::set_permissions(world.at("new/deep"), fs::Permissions::from_mode(0o500)).unwrap();
+    fs::create_dir(world.at("kept")).unwrap();
+    fs::write(world.at("kept/theirs"), "x").unwrap();
+    fs::write(world.at("file"), "x").unwrap();
+    let wanted = made(&world, &["new", "new/deep", "new/deep/er", "kept", "file", "gone"]);
+    let Restored { restored, left, same } = world.undo(&wanted);
+    assert!(restored.iter().all(|put| put.done == Done::Removed));
+    let names: Vec<&str> = restored.iter().map(|put| put.path.rsplit('/').next().unwrap()).collect();
+    assert_eq!((names.as_slice(), same), (&["new", "deep", "er"][..], 1));
+    let left: Vec<&str> = left.iter().map(|left| left.path.rsplit('/').next().unwrap()).collect();
+    assert_eq!(left, ["file", "kept"]);
+    assert!(!world.at("new").exists() && world.at("kept/theirs").exists() && world.at("file").exists());
+}

@@ -303,3 +303,38 @@ fn children(pid: i32) -> Vec<i32> {
         .flat_map(|list| list.split_whitespace().map(|pid| pid.parse().unwrap()).collect::<Vec<i32>>())
         .collect()
 }
+
+/// Directories that Write made for its files go with them, unless somebody has put something there.
+#[test]
+fn undo_leaves_no_directory_that_a_write_made() {
+    let world = World::new();
+    world.write("there/theirs", "x\n");
+    let script = r#"
+[[turn]]
+[[turn.call]]
+tool = "Write"
+args = { file_path = "new/deep/a", content = "a\n" }
+[[turn.call]]
+tool = "Write"
+args = { file_path = "there/b", content = "b\n" }
+[[turn]]
+[[turn.call]]
+tool = "Write"
+args = { file_path = "new/kept/c", content = "c\n" }
+[[turn]]
+text = "Written."
+"#;
+    let done = exec(&world, script);
+    assert_eq!(done.code, Some(0), "{}", done.err);
+    assert_eq!(world.read("new/kept/c"), "c\n");
+    world.write("new/kept/theirs", "x\n");
+    let undone = world.run(&["undo", "tale"]);
+    assert!(!world.work().join("new/deep").exists(), "{undone:?}");
+    assert!(
+        !world.work().join("new/kept/c").exists() && !world.work().join("there/b").exists(),
+        "{undone:?}"
+    );
+    assert_eq!((world.read("new/kept/theirs"), world.read("there/theirs")), ("x\n".into(), "x\n".into()));
+    assert!(undone.out.contains("new/kept: left as it is"), "{undone:?}");
+    world.verify();
+}

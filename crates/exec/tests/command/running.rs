@@ -223,7 +223,11 @@ async fn variables_of_an_order_are_its_own_and_win() {
         let finished = commands.run(order, &News::nobody()).await.unwrap();
         assert_eq!(finished.tail, "from the order /elsewhere\n", "tier {tier}");
         let finished = commands.run(home.order(&commands, line), &News::nobody()).await.unwrap();
-        assert!(!finished.tail.contains("order") && !finished.tail.contains("elsewhere"), "{}", finished.tail);
+        assert!(
+            !finished.tail.contains("order") && !finished.tail.contains("elsewhere"),
+            "{}",
+            finished.tail
+        );
     }
 }
 

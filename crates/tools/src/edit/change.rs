@@ -46,6 +46,11 @@ pub(crate) trait Make: Send + 'static {
     /// As the error has it: `cannot edit /x: …`.
     const VERB: &'static str;
 
+    /// Whether it can be made of what is not text but this.
+    fn suits(&self, _kind: &str) -> Result<(), String> {
+        Ok(())
+    }
+
     fn make(&self, old: &Old) -> Result<New, String>;
 }
 
@@ -79,13 +84,20 @@ impl Desk {
     pub(crate) fn preview<M: Make>(&self, path: &Path, make: &M) -> Result<Option<Previewed>, ToolError> {
         let guard = self.files.lock(path).map_err(|e| refused(M::VERB, &e))?;
         let Planned { path, before, before_hash, after_hash, diff, .. } = self.plan(path, &guard, make)?;
+        let missing = if before.is_none() { self.missing(&path) } else { None };
         let preview = Preview {
             path: path.to_string_lossy().into_owned(),
             before: before_hash,
             after: after_hash,
             diff: Some(diff.text),
         };
-        Ok(Some(Previewed { preview, before }))
+        Ok(Some(Previewed { preview, before, missing }))
+    }
+
+    /// The outermost directory above a path that is not there.
+    fn missing(&self, path: &Path) -> Option<PathBuf> {
+        let above = path.ancestors().skip(1);
+        above.take_while(|dir| matches!(self.files.entry(dir), Ok(None))).last().map(Path::to_owned)
     }
 
     pub(crate) fn run<M: Make>(&self, path: PathBuf, make: M) -> Running {
@@ -119,11 +131,6 @@ impl Desk {
         }
         let found = guard.read().map_err(failed)?;
         let before_hash = found.as_ref().map(|(content, _)| hash(content));
-        if let (Some((content, _)), Some(hash)) = (&found, &before_hash)
-            && !content.is_empty()
-        {
-            self.known.check(&located.path, hash, path)?;
-        }
         let old = match &found {
             None => Old::Missing,
             Some((content, _)) => match binary(content) {
@@ -131,6 +138,15 @@ impl Desk {
                 None => Old::Text(Text::decode(content)),
             },
         };
+        // What cannot be changed at all is not to be read first.
+        if let Old::Binary(kind) = &old {
+            make.suits(kind).map_err(words)?;
+        }
+        if let (Some((content, _)), Some(hash)) = (&found, &before_hash)
+            && !content.is_empty()
+        {
+            self.known.check(&located.path, hash, path)?;
+        }
         let New { text, form, mut remarks } = make.make(&old).map_err(words)?;
         let after = encode(&text, form).map_err(|c| words(lacking(c, form.coding)))?;
         if after.len() as u64 > FILE_BYTES {

@@ -22,7 +22,7 @@ use minke_tool::{Place, Tool, ToolError};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::arguments::{absolute, parse};
+use crate::arguments::{absolute_file, parse};
 use crate::text::Form;
 use change::{Desk, Make, New, Old};
 use changer::Changer;
@@ -87,13 +87,15 @@ struct Steps {
 impl Make for Steps {
     const VERB: &'static str = "edit";
 
+    fn suits(&self, kind: &str) -> Result<(), String> {
+        Err(format!("it is not text but {kind}; change it with a command"))
+    }
+
     fn make(&self, old: &Old) -> Result<New, String> {
         let (mut text, form, exact) = match old {
             Old::Missing => (String::new(), Form::NEW, true),
             Old::Text(old) => (old.text.clone(), old.form, old.exact),
-            Old::Binary(kind) => {
-                return Err(format!("it is not text but {kind}; change it with a command"));
-            }
+            Old::Binary(kind) => return Err(self.suits(kind).err().unwrap_or_default()),
         };
         if !exact {
             let why = "it is not written in an encoding that can be written back unchanged; convert it first";
@@ -144,7 +146,7 @@ fn apply(text: &str, step: &Step, missing: bool) -> Result<(String, Option<Strin
 
 fn checked_edit(arguments: &str, place: &Place) -> Result<(PathBuf, Steps), ToolError> {
     let One { file_path, old_string, new_string, replace_all } = parse("Edit", arguments)?;
-    let path = absolute("file_path", &file_path, &place.cwd)?;
+    let path = absolute_file("file_path", &file_path, &place.cwd)?;
     let step = Step { old_string, new_string, replace_all };
     step.check().map_err(ToolError::Invalid)?;
     Ok((path, Steps { steps: vec![step], numbered: false }))
@@ -152,7 +154,7 @@ fn checked_edit(arguments: &str, place: &Place) -> Result<(PathBuf, Steps), Tool
 
 fn checked_multi_edit(arguments: &str, place: &Place) -> Result<(PathBuf, Steps), ToolError> {
     let Many { file_path, edits } = parse("MultiEdit", arguments)?;
-    let path = absolute("file_path", &file_path, &place.cwd)?;
+    let path = absolute_file("file_path", &file_path, &place.cwd)?;
     if edits.is_empty() || edits.len() > EDITS {
         let what = format!("`edits` has {} edits: give 1 to {EDITS}", edits.len());
         return Err(ToolError::Invalid(what));

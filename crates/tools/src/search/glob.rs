@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use ignore::overrides::{Override, OverrideBuilder};
 use ignore::types::Types;
-use minke_files::Files;
+use minke_files::{FileError, Files};
 use minke_record::{Action, Class, ToolSpec};
 use minke_tool::{Call, Place, Running, Tool, ToolError, ToolOutput};
 use serde::Deserialize;
@@ -159,8 +159,7 @@ impl Tool for Glob {
 }
 
 fn list(files: &Arc<Files>, asked: &Checked, stop: Stop) -> Result<ToolOutput, ToolError> {
-    let root =
-        files.open_dir(&asked.path).map_err(|e| ToolError::Failed(format!("cannot look in {e}")))?.path;
+    let root = files.open_dir(&asked.path).map_err(|e| refused(files, &asked.path, &e))?.path;
     let globs = asked.globs()?;
     let filter = Filter {
         globs: Override::empty(),
@@ -209,10 +208,22 @@ fn list(files: &Arc<Files>, asked: &Checked, stop: Stop) -> Result<ToolOutput, T
     Ok(output(summary + &troubles, Some(content)))
 }
 
+fn refused(files: &Files, path: &Path, error: &FileError) -> ToolError {
+    if matches!(error, FileError::NotADirectory { .. }) && files.open(path).is_ok() {
+        return ToolError::Failed(format!(
+            "cannot look in {}: it is a file; give the directory that it is in as `path`, or look into it with Grep or Read",
+            show(path)
+        ));
+    }
+    ToolError::Failed(format!("cannot look in {error}"))
+}
+
 /// What may be wrong with a pattern that matches nothing.
 fn hint(asked: &Checked) -> &'static str {
     let pattern = &asked.pattern;
-    if pattern.starts_with('/') {
+    if pattern.starts_with("~/") {
+        "; `~` is not the home directory here: give the whole path of a directory as `path`"
+    } else if pattern.starts_with('/') {
         "; a pattern is seen from `path`, so give the directory there"
     } else if pattern.ends_with('/') {
         "; only files are listed: end it with `/**`"

@@ -17,7 +17,7 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::keep::{Keep, Row};
-use super::lines::{LINE_BYTES, Mode, Query, Search, Way};
+use super::lines::{FILE_BYTES, LINE_BYTES, Mode, Query, Search, Way};
 use super::walk::{Filter, Found, Stop, Tree, Visit};
 use super::{
     CONTENT_BYTES, ERROR_BYTES, REMARK_BYTES, Root, number, reads, shown, stoppable, troubles, usable,
@@ -280,6 +280,7 @@ fn search(files: &Arc<Files>, mut asked: Checked, stop: Stop) -> Result<ToolOutp
             (tally, troubles)
         }
     };
+    let troubles = tally.cut_short() + &troubles;
     tally.result(&asked, &troubles)
 }
 
@@ -288,6 +289,8 @@ struct Tally {
     keep: Keep,
     searched: u64,
     unreadable: u64,
+    /// Files of which only the beginning was searched.
+    short: u64,
     /// Files with matches.
     files: u64,
     matches: u64,
@@ -310,6 +313,7 @@ impl<'q> Worker<'q> {
         let wanted = tally.keep.wants(&below);
         let seen = self.search.file(file, if wanted { self.query.most } else { 0 })?;
         tally.searched += 1;
+        tally.short += u64::from(seen.short);
         if seen.matches == 0 {
             return Ok(());
         }
@@ -339,16 +343,26 @@ impl Visit for Worker<'_> {
 
 impl Tally {
     fn new(most: usize) -> Tally {
-        Tally { keep: Keep::new(most), searched: 0, unreadable: 0, files: 0, matches: 0, rows: 0 }
+        Tally { keep: Keep::new(most), searched: 0, unreadable: 0, short: 0, files: 0, matches: 0, rows: 0 }
     }
 
     fn join(&mut self, other: Tally) {
         self.keep.join(other.keep);
         self.searched += other.searched;
         self.unreadable += other.unreadable;
+        self.short += other.short;
         self.files += other.files;
         self.matches += other.matches;
         self.rows += other.rows;
+    }
+
+    /// What was not searched to its end, in words for a summary.
+    fn cut_short(&self) -> String {
+        if self.short == 0 {
+            return String::new();
+        }
+        let most = FILE_BYTES / (1024 * 1024 * 1024);
+        format!("; of {} only the first {most} GiB was searched", number(self.short, "file", "files"))
     }
 
     fn result(self, asked: &Checked, troubles: &str) -> Result<ToolOutput, ToolError> {

@@ -19,6 +19,8 @@ use super::walk::Stop;
 
 /// The most memory for the text of one file: a line must fit, and with `multiline` the file.
 const HEAP_BYTES: usize = 32 * 1024 * 1024;
+/// The most of one file that is searched. A call is to end in its time, whatever lies in its way.
+pub(super) const FILE_BYTES: u64 = 1024 * 1024 * 1024;
 /// The most of one line that a result shows.
 pub(super) const LINE_BYTES: usize = 1_024;
 /// How much of that lies before the match.
@@ -61,6 +63,8 @@ pub(super) struct Seen {
     pub(super) rows: Vec<Row>,
     /// How many rows there are in all.
     pub(super) total: u64,
+    /// The file goes on beyond what is searched of one.
+    pub(super) short: bool,
 }
 
 /// One thread's searcher, with its buffers.
@@ -70,6 +74,8 @@ pub(super) struct Search<'q> {
     searcher: Searcher,
     way: Way,
     stop: Stop,
+    /// `FILE_BYTES`, or less in tests.
+    bytes: u64,
 }
 
 impl<'q> Search<'q> {
@@ -84,7 +90,14 @@ impl<'q> Search<'q> {
         if query.mode == Mode::Content {
             builder.before_context(query.before).after_context(query.after);
         }
-        Search { query, matcher: query.matcher.clone(), searcher: builder.build(), way, stop }
+        Search {
+            query,
+            matcher: query.matcher.clone(),
+            searcher: builder.build(),
+            way,
+            stop,
+            bytes: FILE_BYTES,
+        }
     }
 
     /// Searches a file. `most` rows are kept; the others are counted.
@@ -98,16 +111,18 @@ impl<'q> Search<'q> {
             seen: Seen::default(),
             binary: None,
         };
-        let watched = Watched { file, stop: &self.stop };
-        self.searcher.search_reader(&self.matcher, watched, &mut taken)?;
-        Ok(taken.seen)
+        let mut watched = Watched { file, stop: &self.stop, left: self.bytes, short: false };
+        self.searcher.search_reader(&self.matcher, &mut watched, &mut taken)?;
+        Ok(Seen { short: watched.short, ..taken.seen })
     }
 }
 
-/// A file whose reading ends when nobody waits for it.
+/// A file whose reading ends when nobody waits for it, or when enough of it was read.
 struct Watched<'f> {
     file: &'f File,
     stop: &'f Stop,
+    left: u64,
+    short: bool,
 }
 
 impl Read for Watched<'_> {
@@ -115,7 +130,14 @@ impl Read for Watched<'_> {
         if self.stop.asked() {
             return Err(io::Error::other("nobody waits for it any more"));
         }
-        self.file.read(buffer)
+        let room = usize::try_from(self.left).unwrap_or(usize::MAX).min(buffer.len());
+        if room == 0 && !buffer.is_empty() {
+            self.short = self.file.read(&mut [0])? > 0;
+            return Ok(0);
+        }
+        let read = self.file.read(buffer.get_mut(..room).unwrap_or_default())?;
+        self.left -= read as u64;
+        Ok(read)
     }
 }
 
@@ -261,6 +283,34 @@ impl Sink for &mut Taken<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// How many lines match in a file of which so many bytes are searched, and whether it goes on.
+    fn searched(content: &str, bytes: u64) -> (u64, bool) {
+        use std::io::{Seek, Write};
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(content.as_bytes()).unwrap();
+        file.rewind().unwrap();
+        let query = Query {
+            matcher: RegexMatcher::new_line_matcher("x").unwrap(),
+            mode: Mode::Count,
+            multiline: false,
+            numbers: false,
+            before: 0,
+            after: 0,
+            most: 10,
+        };
+        let mut search = Search { bytes, ..Search::new(&query, Way::Named, Stop::default()) };
+        let seen = search.file(&file, 10).unwrap();
+        (seen.matches, seen.short)
+    }
+
+    #[test]
+    fn a_file_is_searched_up_to_a_bound_and_it_is_told() {
+        assert_eq!(searched("x\nx\nx\n", 100), (3, false));
+        assert_eq!(searched("x\nx\nx\n", 6), (3, false));
+        assert_eq!(searched("x\nx\nx\n", 4), (2, true));
+        assert_eq!(searched("", 0), (0, false));
+    }
 
     #[test]
     fn a_long_line_is_cut_around_the_match_on_a_character() {

@@ -81,8 +81,10 @@ fn checked_id(id: String) -> Result<String, ToolError> {
 fn seconds(key: &str, given: f64, most: Duration) -> Result<Duration, ToolError> {
     let span = Duration::try_from_secs_f64(given).ok().filter(|span| *span <= most);
     span.ok_or_else(|| {
+        // A number is shown as it was meant, not with three hundred digits.
+        let shown = if given.abs() < 1e15 { given.to_string() } else { format!("{given:e}") };
         ToolError::Invalid(format!(
-            "`{key}` is {given}: give seconds, at most {}{}",
+            "`{key}` is {shown}: give seconds, at most {}{}",
             most.as_secs(),
             if given >= 1_000.0 { " (not milliseconds)" } else { "" }
         ))

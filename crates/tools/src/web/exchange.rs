@@ -202,16 +202,63 @@ fn passed_by(is_set: impl Fn(&str) -> bool) -> Option<String> {
     ))
 }
 
-/// What went wrong, in our own words where it was our own refusal.
+/// What went wrong, in our own words where it was our own refusal or the server's certificate.
 fn explain(error: &reqwest::Error) -> String {
     let mut cause: Option<&(dyn Error + 'static)> = error.source();
     while let Some(e) = cause {
         if let Some(refused) = e.downcast_ref::<Unreachable>() {
             return refused.to_string();
         }
+        if let Some(words) = of_tls(e).and_then(insecure) {
+            return words;
+        }
         cause = e.source();
     }
     chain(error)
+}
+
+/// What went wrong in TLS, if that is what it was. An error of reading and writing does not name what it wraps as its
+/// source.
+fn of_tls<'e>(error: &'e (dyn Error + 'static)) -> Option<&'e rustls::Error> {
+    let mut inner = error;
+    loop {
+        if let Some(found) = inner.downcast_ref::<rustls::Error>() {
+            return Some(found);
+        }
+        inner = inner.downcast_ref::<std::io::Error>()?.get_ref()?;
+    }
+}
+
+/// Why no connection that can be trusted came about, and what a model can do about it.
+fn insecure(error: &rustls::Error) -> Option<String> {
+    use rustls::CertificateError as Bad;
+    let words = match error {
+        rustls::Error::InvalidCertificate(bad) => match bad {
+            Bad::Expired | Bad::ExpiredContext { .. } => {
+                "its certificate has expired, so nobody can say who answers; use another source".to_owned()
+            }
+            Bad::NotValidYet | Bad::NotValidYetContext { .. } => {
+                "its certificate is not valid yet; if the clock of this machine is right, use another source"
+                    .to_owned()
+            }
+            Bad::NotValidForName | Bad::NotValidForNameContext { .. } => {
+                "its certificate is for another name; look at the spelling of the host, or use another source"
+                    .to_owned()
+            }
+            Bad::UnknownIssuer => "its certificate was issued by somebody whom this machine does not trust; use another \
+                source. If the server is the person's own, they can add its authority to the certificates of this machine"
+                .to_owned(),
+            other => {
+                let why: String = other.to_string().chars().take(CHAIN_CHARS).collect();
+                format!("its certificate cannot be trusted ({why}); use another source")
+            }
+        },
+        rustls::Error::InvalidMessage(_) => {
+            "what answers there does not speak TLS; if the page is not secret, try it with http://".to_owned()
+        }
+        _ => return None,
+    };
+    Some(words)
 }
 
 fn chain(error: &reqwest::Error) -> String {

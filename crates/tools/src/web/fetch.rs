@@ -145,6 +145,11 @@ async fn load(fetcher: &Fetcher, first: Url) -> Result<Answer, ToolError> {
                 if next.host() != url.host() {
                     return Err("that is another host: fetch it with a call of its own".to_owned());
                 }
+                // Whoever asked for a secure address is not led out of it unseen.
+                if url.scheme() == "https" && next.scheme() != "https" {
+                    let what = "that is not encrypted: fetch it with a call of its own, if it may be read on its way";
+                    return Err(what.to_owned());
+                }
                 Ok(next)
             });
             let mut next = joined

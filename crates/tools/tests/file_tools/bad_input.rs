@@ -108,7 +108,7 @@ async fn whatever_stands_at_the_path_the_answer_comes_soon() {
     desk.put("file", "old\n");
     let deep = "self/".repeat(30);
     let long_name = "x".repeat(300);
-    let long_path = "d/".repeat(3_000);
+    let long_path = "d/".repeat(3_000) + "f";
     let before = desk.names();
     for (path, why) in [
         ("dir", "is a directory"),
@@ -200,4 +200,53 @@ async fn huge_arguments_are_answered() {
     assert!(e.len() < 2_000, "{}", e.len());
     let e = desk.run("Read", json!({"file_path": "y".repeat(4_000)})).await.unwrap_err();
     assert!(e.message().contains("too long") && e.message().len() < 1_000, "{}", e.message().len());
+}
+
+#[tokio::test]
+async fn a_path_that_can_only_be_a_directory_or_means_home_is_refused() {
+    let desk = Desk::new();
+    for (path, why) in [
+        ("trail/", "names a directory"),
+        ("new/deep/", "names a directory"),
+        ("new/.", "names a directory"),
+        ("~/x", "write the whole path"),
+        ("~", "write the whole path"),
+    ] {
+        for tool in ["Write", "Edit", "MultiEdit"] {
+            let e = desk.invalid(tool, with_path(tool, json!(path))).await;
+            assert!(e.contains(why) && e.contains(path), "{tool} {path}: {e}");
+        }
+    }
+    let e = desk.invalid("Read", json!({"file_path": "~/x"})).await;
+    assert!(e.contains("write the whole path"), "{e}");
+    assert!(desk.names().is_empty());
+    // What is really called so has a way.
+    desk.run("Write", json!({"file_path": "./~/x", "content": "here\n"})).await.unwrap();
+    desk.run("Write", json!({"file_path": "~x", "content": "here\n"})).await.unwrap();
+    assert_eq!(desk.names(), ["~", "~x"]);
+}
+
+#[tokio::test]
+async fn what_is_no_text_is_not_read_and_written_in_a_circle() {
+    let desk = Desk::new();
+    desk.put("data", b"abc\0def");
+    desk.put("broken.png", b"\x89PNG\r\n\x1a\n....");
+    for name in ["data", "broken.png"] {
+        for tool in ["Edit", "MultiEdit"] {
+            let e = desk.failed(tool, with_path(tool, json!(name))).await;
+            assert!(e.contains("not text") && e.contains("with a command"), "{tool} {name}: {e}");
+        }
+        // Once it was told what it would replace, Write does it.
+        let write = json!({"file_path": name, "content": "text\n"});
+        let e = desk.failed("Write", write.clone()).await;
+        assert!(e.contains("has not been read yet"), "{e}");
+        desk.failed("Read", json!({"file_path": name})).await;
+        desk.run("Write", write).await.unwrap();
+        assert_eq!(desk.get(name), b"text\n");
+    }
+    // A text of which nothing was shown has not been seen.
+    desk.put("text", "one\n");
+    desk.failed("Read", json!({"file_path": "text", "offset": 9})).await;
+    let e = desk.failed("Write", json!({"file_path": "text", "content": "two\n"})).await;
+    assert!(e.contains("has not been read yet"), "{e}");
 }

@@ -384,7 +384,7 @@ async fn an_edit_that_cannot_be_done_says_what_to_do() {
         (edit("     1\tfn alpha() {", "x"), "line numbers that Read puts"),
         (edit("", "x"), "`old_string` is empty"),
         (json!({"file_path": "none", "old_string": "a", "new_string": "b"}), "there is no such file"),
-        (json!({"file_path": "binary", "old_string": "a", "new_string": "b"}), "has not been read"),
+        (json!({"file_path": "binary", "old_string": "a", "new_string": "b"}), "not text but"),
     ] {
         let e = desk.failed("Edit", arguments.clone()).await;
         assert!(e.contains(why), "{arguments}: {e}");

@@ -96,3 +96,20 @@ async fn what_must_not_be_written_is_not() {
     assert_eq!(desk.names(), [".git", "broken", "dir", "innocent", "out"]);
     assert_eq!(fs::read_dir(desk.at(".git/hooks")).unwrap().count(), 0);
 }
+
+#[tokio::test]
+async fn a_preview_names_the_outermost_directory_that_would_be_made() {
+    let desk = Desk::new();
+    std::fs::create_dir(desk.at("dir")).unwrap();
+    let missing = |path: &str| {
+        let previewed = desk.preview("Write", json!({"file_path": path, "content": "x\n"})).unwrap();
+        previewed.unwrap().missing
+    };
+    assert_eq!(missing("file"), None);
+    assert_eq!(missing("dir/file"), None);
+    assert_eq!(missing("dir/new/file"), Some(desk.at("dir/new")));
+    assert_eq!(missing("new/deep/er/file"), Some(desk.at("new")));
+    desk.run("Write", json!({"file_path": "new/deep/file", "content": "x\n"})).await.unwrap();
+    assert_eq!(missing("new/deep/file"), None);
+    assert_eq!(missing("new/deep/er/file"), Some(desk.at("new/deep/er")));
+}

@@ -123,7 +123,7 @@ async fn paths_that_lead_nowhere_say_so() {
         ("/proc/self", "hidden from agents"),
     ];
     let grep = [("fifo", "FIFO"), ("sock", "socket"), ("/dev/zero", "outside of the scope")];
-    let glob = [("fifo", "not a directory"), ("file", "not a directory")];
+    let glob = [("fifo", "not a directory"), ("file", "it is a file")];
     let cases = both.iter().flat_map(|(path, why)| [("Glob", *path, *why), ("Grep", *path, *why)]);
     let cases = cases.chain(grep.map(|(path, why)| ("Grep", path, why)));
     for (tool, path, why) in cases.chain(glob.map(|(path, why)| ("Glob", path, why))) {
@@ -189,4 +189,43 @@ async fn links_devices_and_fifos_in_a_tree_are_passed_by() {
     assert_eq!(named, ["dir/link.txt"]);
     let named = tools.lines("Glob", json!({"pattern": "**", "path": "dir/deep/up"})).await;
     assert_eq!(named, ["dir/deep/up/real.txt"]);
+}
+
+#[tokio::test]
+async fn a_file_to_look_in_is_told_apart_from_a_wrong_path() {
+    let (_home, root) = home();
+    fs::write(root.join("file"), "x\n").unwrap();
+    let tools = Tools::at(&root);
+    let failed = async |path: &str| match tools.run("Glob", json!({"pattern": "*", "path": path})).await {
+        Err(ToolError::Failed(text)) => text,
+        other => panic!("{path}: {other:?}"),
+    };
+    let said = failed("file").await;
+    assert!(said.contains("it is a file; give the directory"), "{said}");
+    let said = failed("file/below").await;
+    assert!(said.contains("not a directory"), "{said}");
+    let said = tools.run("Glob", json!({"pattern": "~/*.rs"})).await.unwrap().summary;
+    assert!(said.contains("`~` is not the home directory"), "{said}");
+    let said = tools.run("Grep", json!({"pattern": "x", "path": "~/src"})).await.unwrap_err();
+    assert!(said.message().contains("write the whole path"), "{}", said.message());
+}
+
+/// Ten gigabytes that take no room: found by walking they are no text, and named they are searched up to a bound. All of
+/// that bound takes too long here, so it is only seen that a call can be given up while it reads.
+#[tokio::test]
+async fn a_huge_file_does_not_hold_a_search() {
+    let (_home, root) = home();
+    fs::File::create(root.join("sparse")).unwrap().set_len(10 << 30).unwrap();
+    fs::write(root.join("text"), "needle\n").unwrap();
+    let tools = Tools::at(&root);
+    let walked =
+        tokio::time::timeout(Duration::from_secs(10), tools.lines("Grep", json!({"pattern": "needle"})));
+    assert_eq!(walked.await.unwrap(), ["text"]);
+    let named = tools.run("Grep", json!({"pattern": "needle", "path": "sparse"}));
+    if std::env::var_os("MINKE_LONG").is_some() {
+        let said = named.await.unwrap().summary;
+        assert!(said.contains("of 1 file only the first 1 GiB was searched"), "{said}");
+    } else {
+        drop(tokio::time::timeout(Duration::from_millis(50), named).await);
+    }
 }
