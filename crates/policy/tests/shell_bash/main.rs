@@ -22,7 +22,7 @@ const SHOWN: usize = 15;
 /// How many a bash gets at once.
 const BATCH: usize = 500;
 /// How long a bash may take for them.
-const SECONDS: &str = "120";
+const SECONDS: &str = "60";
 
 /// What bash did with one line.
 #[derive(Debug, Default, Clone)]
@@ -64,7 +64,7 @@ fn bash(lines: &[String], directory: &Path) -> Vec<Ran> {
         .spawn()
         .expect("bash starts");
     let output = child.wait_with_output().expect("bash ends");
-    assert_ne!(output.status.code(), Some(124), "bash did not end in {SECONDS} s");
+    let hung = output.status.code() == Some(124);
     let mut ran = vec![Ran::default(); lines.len()];
     for record in String::from_utf8_lossy(&output.stdout).lines() {
         let mut fields = record.split('\x1f');
@@ -87,7 +87,12 @@ fn bash(lines: &[String], directory: &Path) -> Vec<Ran> {
             ran[id - 1].malformed = true;
         }
     }
-    assert_eq!(seen, lines.len(), "bash went through all lines");
+    if hung {
+        // A made-up line may wait for itself; what stands behind it in its batch was not tried, and that is counted.
+        ran.truncate(seen.saturating_sub(1));
+    } else {
+        assert_eq!(seen, lines.len(), "bash went through all lines");
+    }
     ran
 }
 
@@ -140,6 +145,8 @@ struct Tried {
     calls: usize,
     wrong: usize,
     malformed: usize,
+    /// Lines behind one that did not end.
+    untried: usize,
     faults: String,
 }
 
@@ -151,6 +158,7 @@ fn tried(batches: impl Iterator<Item = usize>, seed: u64) -> Tried {
         let mut maker = Maker::new(seed.wrapping_mul(1_000_003).wrapping_add(batch as u64));
         let made: Vec<String> = (0..BATCH).map(|_| maker.line(&given)).collect();
         let ran = bash(&made, directory.path());
+        tried.untried += made.len() - ran.len();
         for (line, ran) in made.iter().zip(&ran) {
             let read = shell::read(line);
             let sure = read.unsure.is_none();
@@ -198,6 +206,8 @@ fn what_bash_runs_is_in_the_reading() {
         "{lines} lines, {sure} sure, {calls} calls seen by bash, {wrong} missed, {malformed} malformed but sure"
     );
     assert!(wrong == 0 && malformed == 0, "{wrong} wrong, {malformed} malformed:\n{faults}");
+    let untried = total(|t| t.untried);
+    assert!(untried * 20 <= lines, "{untried} lines stand behind some that did not end");
     assert!(sure * 2 > lines, "only {sure} of {lines} lines are sure: the test says little");
     assert!(calls > lines, "bash ran only {calls} commands");
 }
