@@ -11,7 +11,7 @@ use minke_policy::{NAMES, protected};
 use crate::failure::Failure;
 use crate::settings::{distance, nearest};
 
-/// A name that is at most this far from what was written is what was meant.
+/// A name that is at most this far from what was written, and shares half of it, is what was meant.
 const SLIP: usize = 3;
 
 /// The path in full, if something is held there. `hidden` are the secrets and our own directories.
@@ -29,7 +29,11 @@ pub(crate) fn lifted(path: &Path, cwd: &Path, hidden: &[PathBuf]) -> Result<Path
     let failure = Failure::usage(format!("`--lift {said}` lifts nothing"))
         .why(format!("{} is neither a protected name nor a hidden secret", whole.display()));
     let written = path.to_string_lossy();
-    let close = nearest(&written, NAMES.into_iter()).filter(|name| distance(name, &written) <= SLIP);
+    let meant = |name: &&str| {
+        let far = distance(name, &written);
+        far <= SLIP && far * 2 <= written.chars().count()
+    };
+    let close = nearest(&written, NAMES.into_iter()).filter(meant);
     Err(match close {
         Some(name) => failure.hint(format!("the nearest protected name is `{name}`")),
         None => failure.hint(format!("protected are, in every directory: {}", NAMES.join(", "))),

@@ -151,6 +151,8 @@ fn keys() -> Vec<String> {
     }
     let mut out = Vec::new();
     walk(&Manifest::default().to_value(), "", &mut out);
+    // A section of which nothing is set stands there empty.
+    out.retain(|key| !OPTIONAL_KEYS.iter().any(|optional| optional.starts_with(&format!("{key}."))));
     out.extend(OPTIONAL_KEYS.map(str::to_owned));
     out
 }
@@ -231,6 +233,7 @@ mod tests {
             (&["sandbox={\"mode\":\"off\"}"], &["--unsandboxed"]),
             (&["sandbox.lifted=[\"/x\"]"], &["--lift"]),
             (&["permissions.rules=[]"], &["no key", "`permissions.rule`"]),
+            (&["permissions={\"rules\":[]}"], &["`permissions.rules` is no key"]),
             (&["permissions.default_action=alow"], &["permissions.default_action", "`alow`", "`deny`"]),
             (&["permissions.rule=[{\"action\":\"alow\"}]"], &["rule 1 of permissions.rule"]),
             (&["permissions.rule=[{\"action\":\"deny\",\"tol\":\"Bash\"}]"], &["tol"]),
