@@ -49,7 +49,8 @@ pub(crate) fn create(
     let by = Actor::person("cli");
     let session = SessionId(ids().next_uuid());
     let (cwd_text, workspace) = (text(&cwd)?, text(&Surroundings::workspace(&cwd))?);
-    let said = serde_json::json!([manifest.to_value(), name.as_str(), cwd_text, workspace, new.task]).to_string();
+    let said =
+        serde_json::json!([manifest.to_value(), name.as_str(), cwd_text, workspace, new.task]).to_string();
     without_secrets(&[&said], minke_driver::secret_variables(&manifest), around)?;
     let task = new.task.map(|(segments, op_id)| Task { segments, op_id: Some(op_id), from: by.clone() });
     let written = new_session(

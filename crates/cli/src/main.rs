@@ -10,6 +10,7 @@ mod doctor;
 mod exec;
 mod failure;
 mod fork;
+mod hooks;
 mod lift;
 mod log;
 mod login;
@@ -19,6 +20,7 @@ mod order;
 mod panic;
 mod paths;
 mod pod;
+mod policy;
 mod private;
 mod prompt;
 mod ps;
@@ -31,6 +33,7 @@ mod spoken;
 mod stop;
 mod tail;
 mod transcript;
+mod trust;
 mod undo;
 mod visit;
 
@@ -91,6 +94,14 @@ enum Command {
     Models(models::Models),
     /// What this machine gives to pods, what is missing, and what to do about it
     Doctor(doctor::Doctor),
+    /// What a workspace brings along that could run something, and whether you trust it
+    Trust(trust::Trust),
+    /// Hooks that count here, and trying them
+    #[command(subcommand)]
+    Hooks(hooks::HooksCommand),
+    /// What the rules say to a call, and the rules themselves
+    #[command(subcommand)]
+    Policy(policy::Policy),
     /// Where everything lies
     Paths(paths::Paths),
     /// A script served over loopback HTTP in all four wire formats, to test any client against
@@ -147,6 +158,8 @@ fn run(command: Command, around: &Surroundings, screen: &Screen) -> Result<Exit,
         Command::Models(models) => return models::run(&models, around, screen),
         Command::Doctor(doctor) => return doctor::run(&doctor, around, screen),
         Command::Paths(paths) => return paths::run(&paths, around, screen),
+        Command::Trust(trust) => return trust::run(&trust, around, screen),
+        Command::Policy(policy) => return policy::run(policy, around, screen),
         Command::Schema(schema) => return schema::run(&schema, screen),
         Command::Asks(asks) => return answer::list(&asks, around, screen),
         _ => {}
@@ -175,6 +188,7 @@ async fn talk(command: Command, around: &Surroundings, screen: &Screen) -> Resul
         Command::Answer(answer) => answer::run(answer, around, screen).await,
         Command::Undo(undo) => undo::run(undo, around, screen).await,
         Command::MockLlm(mock) => mock_llm::run(mock, around, screen).await,
+        Command::Hooks(hooks) => Box::pin(hooks::run(hooks, around, screen)).await,
         Command::Ps(_)
         | Command::Fork(_)
         | Command::Replay(_)
@@ -183,6 +197,8 @@ async fn talk(command: Command, around: &Surroundings, screen: &Screen) -> Resul
         | Command::Models(_)
         | Command::Doctor(_)
         | Command::Paths(_)
+        | Command::Trust(_)
+        | Command::Policy(_)
         | Command::Schema(_)
         | Command::Asks(_)
         | Command::Pod(_) => Err(Failure::new(Exit::Failed, "this command does not talk to a pod")),

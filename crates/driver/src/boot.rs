@@ -286,7 +286,7 @@ fn assemble(
     let policy = rules.problems.into_iter().map(|message| (AlertSource::Policy, message));
     let hooking = hooks.problems().iter().map(|message| (AlertSource::Policy, message.clone()));
     let mut alerts: Vec<(AlertSource, String)> = worker.chain(policy).chain(hooking).collect();
-    let mut hooked = Hooked::new(hooks, library.clone(), mail.clone());
+    let mut hooked = Hooked::new(Arc::clone(&hooks), library.clone(), mail.clone());
     hooked.observe(&paths.state, log.head().seq + 1);
     let proxied = web::proxy(&state.manifest.sandbox.network, &scope.dir().join("proxy.sock"), &mail, &cover);
     let mut kit = kit;
@@ -295,8 +295,12 @@ fn assemble(
         Err(why) => alerts.push((AlertSource::Worker, format!("commands reach no host: {why}"))),
     }
     let captures = Captures::new(Arc::clone(&kit.files), Arc::clone(&cover), library.clone(), mail.clone());
-    let toolbox =
-        Toolbox { offered: kit.tools.clone(), clients: vec![captures.undo()], files: Arc::clone(&kit.files) };
+    let toolbox = Toolbox {
+        offered: kit.tools.clone(),
+        clients: vec![captures.undo()],
+        files: Arc::clone(&kit.files),
+        hooks,
+    };
     let stream = Arc::clone(outlet.stream());
     let calls = Calls::new(toolbox, place, Arc::clone(&cover), library.clone(), mail.clone());
     let guard = Guard { cover, noticed: calls.noticed() };

@@ -6,7 +6,7 @@
 //! or, if the tool panicked, as `failed` (`a_tool_that_panics_fails_its_call`). What a tool says comes in without the
 //! keys that are in it.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::io::{self, Read};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
@@ -15,9 +15,10 @@ use std::time::Duration;
 
 use futures_util::FutureExt;
 use minke_files::Files;
+use minke_hooks::{Event, Hooks, Question};
 use minke_llm::Cover;
 use minke_pod::{CallEnd, FileFound, Prepared, Said};
-use minke_record::{CallId, ImageBlob, Preview, SnapshotFile, Text, hex};
+use minke_record::{CallId, ImageBlob, Judgement, Preview, SnapshotFile, Text, hex};
 use minke_secrets::kinds_in;
 use minke_tool::{Call, CommandNews, News, Place, Previewed, Tool, ToolError, ToolOutput};
 use sha2::{Digest, Sha256};
@@ -35,6 +36,8 @@ pub(crate) struct Toolbox {
     pub(crate) offered: Vec<Arc<dyn Tool>>,
     pub(crate) clients: Vec<Arc<dyn Tool>>,
     pub(crate) files: Arc<Files>,
+    /// Those who give variables to commands.
+    pub(crate) hooks: Arc<Hooks>,
 }
 
 pub(crate) struct Calls {
@@ -44,6 +47,7 @@ pub(crate) struct Calls {
     clients: Arc<Vec<Arc<dyn Tool>>>,
     place: Arc<Place>,
     files: Arc<Files>,
+    hooks: Arc<Hooks>,
     cover: Arc<Cover>,
     tasks: JoinSet<()>,
     running: HashMap<CallId, (TaskId, AbortHandle)>,
@@ -67,6 +71,7 @@ impl Calls {
             tools: Arc::new(toolbox.offered),
             clients: Arc::new(toolbox.clients),
             files: toolbox.files,
+            hooks: toolbox.hooks,
             place: Arc::new(place),
             cover,
             tasks: JoinSet::new(),
@@ -98,11 +103,12 @@ impl Calls {
         });
     }
 
-    pub(crate) fn run(&mut self, call_id: CallId, tool: String, arguments: Text) {
+    /// Runs a call; `command` is the shell line that it would run, if it is one.
+    pub(crate) fn run(&mut self, call_id: CallId, tool: String, arguments: Text, command: Option<String>) {
         let hand = self.hand(&call_id);
         self.spawn(call_id, async move {
             let ended = match hand.arguments(arguments).await {
-                Ok(arguments) => hand.run(&tool, &arguments).await,
+                Ok(arguments) => hand.run(&tool, &arguments, command.as_deref()).await,
                 Err(message) => CallEnd::Failed { message },
             };
             let ended = hand.covered(ended).await;
@@ -150,6 +156,7 @@ impl Calls {
             clients: Arc::clone(&self.clients),
             place: Arc::clone(&self.place),
             files: Arc::clone(&self.files),
+            hooks: Arc::clone(&self.hooks),
             cover: Arc::clone(&self.cover),
             library: self.library.clone(),
             mail: self.mail.clone(),
@@ -177,6 +184,7 @@ struct Hand {
     clients: Arc<Vec<Arc<dyn Tool>>>,
     place: Arc<Place>,
     files: Arc<Files>,
+    hooks: Arc<Hooks>,
     cover: Arc<Cover>,
     library: Library,
     mail: mpsc::Sender<Mail>,
@@ -227,12 +235,16 @@ impl Hand {
             .map_err(|e| e.message().to_owned())
     }
 
-    async fn run(&self, name: &str, arguments: &str) -> CallEnd {
+    async fn run(&self, name: &str, arguments: &str, command: Option<&str>) -> CallEnd {
         let tool = match self.tool(name) {
             Ok(tool) => tool,
             Err(message) => return CallEnd::Invalid { message },
         };
-        let call = Call::new(self.call_id.clone(), Arc::clone(&self.place), self.news());
+        let env = match self.variables(command).await {
+            Ok(env) => Arc::new(env),
+            Err(message) => return CallEnd::Failed { message },
+        };
+        let call = Call { env, ..Call::new(self.call_id.clone(), Arc::clone(&self.place), self.news()) };
         let longest = tool.deadline(arguments);
         let work = async { tool.run(arguments, &call).await };
         match timeout(longest, AssertUnwindSafe(work).catch_unwind()).await {
@@ -250,6 +262,22 @@ impl Hand {
             }
             Ok(Err(panic)) => CallEnd::Failed { message: format!("`{name}` panicked: {}", said(&*panic)) },
             Err(_) => CallEnd::TimedOut { after_ms: millis(longest), said: None },
+        }
+    }
+
+    /// The variables that hooks give to a command, or why one of them does not let it start.
+    async fn variables(&self, command: Option<&str>) -> Result<BTreeMap<String, String>, String> {
+        let Some(command) = command.filter(|_| self.hooks.steers(Event::ShellEnv)) else {
+            return Ok(BTreeMap::new());
+        };
+        let question = Question::shell_env(command, &self.place.cwd.to_string_lossy());
+        let steered = self.hooks.ask(&question).await;
+        for problem in steered.problems {
+            self.tell(Mail::Hook(problem)).await;
+        }
+        match steered.outcome {
+            Judgement::Allow => Ok(steered.env),
+            _ => Err(format!("it was not started: {}", steered.reason.unwrap_or_default())),
         }
     }
 
@@ -501,7 +529,16 @@ mod tests {
         let place = Place { cwd: "nowhere".into(), scope: Scope::default() };
         let cover = Cover::new(Around::here("nowhere", None));
         let files = Arc::new(Files::none());
-        let toolbox = Toolbox { offered: vec![Arc::new(Breaks)], clients: Vec::new(), files };
+        let around = minke_hooks::Around {
+            session: String::new(),
+            pod: String::new(),
+            cwd: "nowhere".into(),
+            commands: None,
+            cover: Arc::new(str::to_owned),
+            scripts: "nowhere".into(),
+        };
+        let hooks = Arc::new(Hooks::new(minke_hooks::Loaded::default(), around));
+        let toolbox = Toolbox { offered: vec![Arc::new(Breaks)], clients: Vec::new(), files, hooks };
         (Calls::new(toolbox, place, Arc::new(cover), library, mail), mailbox)
     }
 
@@ -509,7 +546,7 @@ mod tests {
     async fn a_tool_that_panics_fails_its_call() {
         let (mut calls, mut mailbox) = calls();
         for arguments in ["run", "later"] {
-            calls.run("c".into(), "Breaks".to_owned(), arguments.into());
+            calls.run("c".into(), "Breaks".to_owned(), arguments.into(), None);
             let Some(Mail::CallEnded { task, call_id, ended }) = mailbox.recv().await else { panic!() };
             let CallEnd::Failed { message } = ended else { panic!("{ended:?}") };
             assert!(message.contains("broken"), "{message}");
@@ -529,9 +566,9 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_call_that_takes_too_long_times_out_and_a_stopped_one_is_not_heard_of() {
         let (mut calls, mut mailbox) = calls();
-        calls.run("stopped".into(), "Breaks".to_owned(), "wait".into());
+        calls.run("stopped".into(), "Breaks".to_owned(), "wait".into(), None);
         calls.stop(&"stopped".into());
-        calls.run("slow".into(), "Breaks".to_owned(), "wait".into());
+        calls.run("slow".into(), "Breaks".to_owned(), "wait".into(), None);
         let Some(Mail::CallEnded { call_id, ended, .. }) = mailbox.recv().await else { panic!() };
         assert_eq!((call_id, ended), ("slow".into(), CallEnd::TimedOut { after_ms: 120_000, said: None }));
         drop(calls);

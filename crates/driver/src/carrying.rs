@@ -191,7 +191,9 @@ impl Driver {
                 self.models.stop(call);
             }
             Effect::Prepare { call_id, tool, arguments } => self.calls.prepare(call_id, tool, arguments),
-            Effect::RunCall { call_id, tool, arguments, .. } => self.calls.run(call_id, tool, arguments),
+            Effect::RunCall { call_id, tool, arguments, action, .. } => {
+                self.calls.run(call_id, tool, arguments, action.command);
+            }
             Effect::StopCall { call_id } => {
                 self.outlet
                     .forget(|waits| matches!(waits, Effect::RunCall { call_id: id, .. } if *id == call_id));

@@ -38,8 +38,8 @@ mod web;
 mod wire;
 
 pub use routes::wanted;
-pub use web::secret_variables;
 pub use rules::{FILE as POLICY_FILE, Loaded, MANAGED, RuleFiles, RulesError};
+pub use web::secret_variables;
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;

@@ -34,6 +34,10 @@ impl Pod {
                 }
             }
         }
+        if status.activity.is_none() && !self.life.parked.is_empty() {
+            // It has an input and is about to begin: nobody is to think that it stands still.
+            status.activity = Some(Activity::Hook);
+        }
         status
     }
 

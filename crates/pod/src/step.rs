@@ -129,6 +129,8 @@ pub enum Activity {
     Ask,
     Child,
     Time,
+    /// Hooks are asked about an input.
+    Hook,
     Compacting,
     Stopping,
 }
@@ -141,6 +143,7 @@ impl Activity {
             Activity::Ask => "ask",
             Activity::Child => "child",
             Activity::Time => "time",
+            Activity::Hook => "hook",
             Activity::Compacting => "compacting",
             Activity::Stopping => "stopping",
         }

@@ -18,6 +18,7 @@ words! {
         Ask = "ask",
         Child = "child",
         Time = "time",
+        Hook = "hook",
         Compacting = "compacting",
         Stopping = "stopping",
     }

@@ -230,7 +230,7 @@ impl Watching<'_> {
         self.look = None;
         match reply.result::<StatusReply>() {
             Ok(Ok(now)) => {
-                let stopped = matches!(now.status, Status::Idle | Status::Paused);
+                let stopped = matches!(now.status, Status::Idle | Status::Paused) && now.activity.is_none();
                 self.still_at = stopped.then_some(now.head.seq);
                 self.check_begun()
             }

@@ -88,8 +88,23 @@ fn the_examples_of_the_page_on_tools_are_true() {
 }
 
 #[test]
+fn the_examples_of_the_page_on_rules_are_true() {
+    check_page("policy.md");
+}
+
+#[test]
 fn the_examples_of_the_page_on_doctor_are_true() {
     check_page("doctor.md");
+}
+
+#[test]
+fn the_examples_of_the_page_on_trust_are_true() {
+    check_page("trust.md");
+}
+
+#[test]
+fn the_examples_of_the_page_on_hooks_are_true() {
+    check_page("hooks.md");
 }
 
 /// What a pod offers to its model is in the log; the page must name each tool and each of its inputs.

@@ -62,7 +62,8 @@ fn a_question_shows_everything_and_its_answer_runs_the_call() {
     assert_eq!(ask["layer"], "user", "{ask}");
     assert!(ask["action"]["writes"][0].as_str().unwrap().ends_with("migrations/1.sql"), "{ask}");
     let card = world.run(&["asks"]).out;
-    for part in ["Write needs an answer", "+drop table a;", "migrations/1.sql", "why", "rule", "minke answer"] {
+    for part in ["Write needs an answer", "+drop table a;", "migrations/1.sql", "why", "rule", "minke answer"]
+    {
         assert!(card.contains(part), "{part}: {card}");
     }
     assert!(!world.work().join("migrations/1.sql").exists(), "nothing happens before the answer");
@@ -133,7 +134,8 @@ fn always_writes_the_rule_that_was_shown_and_nobody_is_asked_again() {
     assert_eq!(going.end().code, Some(0));
     let policy = std::fs::read_to_string(world.home().join("config/policy.toml")).unwrap();
     assert!(policy.starts_with("# mine\n") && policy.contains("cargo fmt"), "{policy}");
-    let again = world.run(&["exec", "--posture", "ask", "--on-ask", "fail", "--model", "scripted:s.toml", "go"]);
+    let again =
+        world.run(&["exec", "--posture", "ask", "--on-ask", "fail", "--model", "scripted:s.toml", "go"]);
     assert_eq!(again.code, Some(0), "{}", again.err);
     world.verify();
 }
@@ -141,7 +143,9 @@ fn always_writes_the_rule_that_was_shown_and_nobody_is_asked_again() {
 #[test]
 fn for_this_session_it_is_not_asked_again_and_the_policy_stays_as_it_is() {
     const TWICE: &str = "[[turn]]\n[[turn.call]]\ntool = \"Bash\"\nargs = { command = \"true\" }\n[[turn]]\n[[turn.call]]\ntool = \"Bash\"\nargs = { command = \"true\" }\n[[turn]]\ntext = \"Over.\"\n";
-    if !crate::world::commands_are_held("for_this_session_it_is_not_asked_again_and_the_policy_stays_as_it_is") {
+    if !crate::world::commands_are_held(
+        "for_this_session_it_is_not_asked_again_and_the_policy_stays_as_it_is",
+    ) {
         return;
     }
     let world = world(TWICE, "");

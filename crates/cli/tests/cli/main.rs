@@ -10,6 +10,7 @@ mod failures;
 mod front;
 mod gate;
 mod hands;
+mod hooks;
 mod hostile;
 mod images;
 mod live;

@@ -130,7 +130,7 @@ fn plant(world: &World) -> String {
 }
 
 /// Every way in that a model has.
-fn script(world: &World, page: SocketAddr) -> String {
+fn script(world: &World) {
     let [by_env, stored, _] = values();
     let pieces = "until test -e go; do sleep 0.02; done; cat loot.txt; cat loot.txt >&2; \
                   while IFS= read -r -n1 c; do printf '%s' \"$c\"; done < loot.txt; \
@@ -152,14 +152,10 @@ fn script(world: &World, page: SocketAddr) -> String {
         call("Write", &json!({ "file_path": "conf2.env", "content": "nothing\n" })),
         call("Write", &json!({ "file_path": "told.txt", "content": format!("it is {by_env}") }))
             + &call("Bash", &json!({ "command": format!("echo {stored} > told.txt") })),
-        call("WebFetch", &json!({ "url": format!("http://{page}/") }))
-            + &call("WebFetch", &json!({ "url": format!("http://{page}/away") })),
     ];
     let last = json!(format!("It is {by_env} and {stored}, I think."));
     let turns: String = turns.iter().map(|calls| format!("[[turn]]\n{calls}")).collect();
-    let text = format!("{turns}[[turn]]\ntext = {last}\n");
-    world.write("s.toml", &text);
-    text
+    world.write("s.toml", &format!("{turns}[[turn]]\ntext = {last}\n"));
 }
 
 fn hooks(world: &World) -> PathBuf {
@@ -224,13 +220,12 @@ fn ask(world: &World, method: &str, params: &Value) -> Value {
 #[test]
 fn no_configured_secret_is_left_anywhere() {
     let world = world();
-    let loot = plant(&world);
-    script(&world, pages(loot.lines().collect::<Vec<_>>().join(" ")));
+    plant(&world);
+    script(&world);
     let hooked = hooks(&world);
     let mut exec = command(&world);
     exec.args(["exec", "--name", "tale", "--model", "scripted:s.toml", "--json"]).args(UNFENCED);
-    exec.args(["--set", "sandbox.env.pass=[\"DEPLOY_TOKEN\"]"]);
-    exec.args(["--set", "web={\"enabled\":true,\"fetch\":{\"allow_private\":true}}", "go"]);
+    exec.args(["--set", "sandbox.env.pass=[\"DEPLOY_TOKEN\"]", "go"]);
     let going = world.start_command(exec);
     let listening = listen(&world);
     for (value, more) in values().iter().zip([json!(null), json!({ "deep": [1] }), json!("x")]) {
@@ -293,8 +288,7 @@ fn no_configured_secret_is_left_anywhere() {
     let masks = |text: &str| text.matches("[secret ").count();
     assert!(masks(&result("call_0_0")) >= 12, "{}", result("call_0_0"));
     assert!(!result("call_0_0").contains("never-passed-on"), "a variable that nobody named");
-    for (call, least) in [("call_1_0", 4), ("call_1_1", 3), ("call_1_2", 1), ("call_1_3", 3), ("call_6_0", 3)]
-    {
+    for (call, least) in [("call_1_0", 4), ("call_1_1", 3), ("call_1_2", 1), ("call_1_3", 3)] {
         assert!(masks(&result(call)) >= least, "{call}: {}", result(call));
     }
     for call in ["call_1_5", "call_5_0", "call_5_1"] {
@@ -325,6 +319,30 @@ fn no_configured_secret_is_left_anywhere() {
     assert!(same > 30, "{same}");
     // What the model was sent is made from the same entries: replay makes the same requests of them.
     world.verify();
+}
+
+#[test]
+fn a_page_is_shown_without_secrets() {
+    let world = world();
+    let loot = plant(&world);
+    let page = pages(loot.lines().collect::<Vec<_>>().join(" "));
+    let fetch = |path: &str| call("WebFetch", &json!({ "url": format!("http://{page}/{path}") }));
+    let turns = format!("[[turn]]\n{}[[turn]]\n{}[[turn]]\ntext = \"Seen.\"\n", fetch(""), fetch("away"));
+    world.write("s.toml", &turns);
+    let mut args = vec!["exec", "--name", "tale", "--model", "scripted:s.toml", "--json"];
+    args.extend(UNFENCED);
+    args.extend(["--set", "sandbox.env.pass=[\"DEPLOY_TOKEN\"]"]);
+    args.extend(["--set", "web={\"enabled\":true,\"fetch\":{\"allow_private\":true}}", "go"]);
+    let done = run(&world, &args);
+    assert_eq!(done.code, Some(0), "{}", done.err);
+    let log = run(&world, &["log", "export", "tale"]).out;
+    let pages: Vec<&str> = log.lines().filter(|line| line.contains("\"kind\":\"tool_result\"")).collect();
+    assert_eq!(pages.len(), 2, "{pages:?}");
+    assert!(pages[0].matches("[secret ").count() >= 3, "{}", pages[0]);
+    for text in [&done.out, &done.err, &log] {
+        assert_eq!(leaks(text.as_bytes()), Vec::<String>::new());
+    }
+    assert_eq!(search(&world), Vec::<String>::new());
 }
 
 #[test]
