@@ -27,8 +27,8 @@ const DEVICES: [&str; 8] = [
     "/dev/stdout",
     "/dev/stderr",
 ];
-/// How the reason begins why a line is not one that a shell could read; `what_cannot_be_parsed_asks` keeps it so.
-const SYNTAX: &str = "syntax";
+/// What is in the reason why a line is not one that a shell could read; `what_cannot_be_parsed_asks` keeps it so.
+const SYNTAX: [&str; 4] = ["syntax", "not closed", "no end", "not understood"];
 /// How much of a command a reason repeats.
 const SHOWN_CHARS: usize = 160;
 
@@ -262,7 +262,8 @@ impl<'a, 'p> Looked<'a, 'p> {
             let origin = &placed.origin;
             return Some(format!("the line could hide what the rule at {origin} is about: {why}"));
         }
-        let broken = why.starts_with(SYNTAX) || self.open.iter().any(|part| matches!(part, Part::Line));
+        let broken = SYNTAX.iter().any(|word| why.contains(word))
+            || self.open.iter().any(|part| matches!(part, Part::Line));
         (broken && self.by.posture != Posture::Full).then(|| format!("the line cannot be read: {why}"))
     }
 

@@ -64,8 +64,12 @@ pub(super) fn words_of(text: &str) -> Result<Vec<String>, String> {
 fn named(words: &[Word]) -> Option<(Vec<&str>, usize)> {
     let mut names = vec![words.first()?.known()?];
     let mut at = 1;
-    while names.len() < table::arity(&names) && at < words.len() {
-        let word = words.get(at)?.known()?;
+    while let Some(word) = words.get(at) {
+        let goes_on = word.known().is_some_and(|word| table::is_key(&names, word));
+        if names.len() >= table::arity(&names) && !goes_on {
+            break;
+        }
+        let word = word.known()?;
         if (is_flag(word) || word.starts_with('+')) && !table::is_key(&names, word) {
             let taken = table::skipped(&names, word)?;
             words.get(at..at + taken)?.iter().try_for_each(|word| word.known().map(drop))?;
@@ -76,6 +80,15 @@ fn named(words: &[Word]) -> Option<(Vec<&str>, usize)> {
         }
     }
     Some((names, at))
+}
+
+/// Whether a rule cannot be about a command, seen at a glance: most rules name another program.
+pub(super) fn is_another(rule: &str, command: &Command) -> bool {
+    let first = rule.split_whitespace().next().unwrap_or_default();
+    match command.words.first() {
+        Some(Word::Known(name)) if !first.contains(['"', '\'']) => base_name(first) != base_name(name),
+        _ => false,
+    }
 }
 
 /// The words of a command for which a rule vouches, if it does: what follows them is for the caller to look at.

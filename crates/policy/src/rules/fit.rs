@@ -17,7 +17,7 @@ use crate::judge::is_granted;
 use crate::scope::{Level, remainder};
 use crate::shell::{Command, Line, Redirect, Word};
 
-use super::command::{Fit, is_flag, names, vouches, words_of};
+use super::command::{Fit, is_another, is_flag, names, vouches, words_of};
 use super::word::{absolute, paths_in};
 use super::{Layer, Placed, Rule, RuleSet, rank};
 
@@ -219,6 +219,12 @@ pub(super) fn allows(by: &Judging<'_>, rule: &Rule, part: &Part<'_>) -> bool {
 
 /// The loose reading.
 pub(super) fn concerns(by: &Judging<'_>, rule: &Rule, part: &Part<'_>) -> Fit {
+    // At a glance, because every rule is tried on every part.
+    match (part, &rule.command) {
+        (Part::Mentions(_), _) if rule.path.is_none() => return Fit::No,
+        (Part::Command(command, _), Some(words)) if is_another(words, command) => return Fit::No,
+        _ => {}
+    }
     let kinds = part.kinds();
     if let Some(tool) = rule.tool.as_deref()
         && !kinds.into_iter().any(|kind| is_kind(tool, kind))
@@ -315,6 +321,9 @@ pub(super) fn is_kind(tool: &str, kind: &str) -> bool {
 
 /// Whether a rule for these words vouches for a command, with all that follows them.
 fn is_vouched_for(by: &Judging<'_>, words: &str, command: &Command, wrapper: Option<&Command>) -> bool {
+    if is_another(words, command) && wrapper.is_none_or(|wrapper| is_another(words, wrapper)) {
+        return false;
+    }
     let Ok(words) = words_of(words) else { return false };
     vouches_inside(by, &words, command)
         || wrapper.is_some_and(|wrapper| reaches_into(by, &words, wrapper, command))
