@@ -183,7 +183,7 @@ fn is_danger(names: &[&str], word: &Word, rest: &[Word]) -> bool {
         Word::Known(word) => word,
         // Flags come before text.
         Word::Unknown(_) if table::is_text(names) => {
-            return !rest.first().and_then(Word::known).is_some_and(|word| !is_flag(word));
+            return rest.first().and_then(Word::known).is_none_or(is_flag);
         }
         // What a glob gives could be a flag, unless it begins with something else.
         Word::Unknown(raw) => {
