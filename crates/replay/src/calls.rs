@@ -4,7 +4,7 @@
 //! preview, a refusal of its arguments) and what it did come from the log.
 
 use minke_pod::{CallEnd, FileFound, Order, Prepared, REWRITTEN, Request, Said, What};
-use minke_record::{Action, Actor, CallId, Class, Entry, Item, Kind, Outcome, Text, ToolResult};
+use minke_record::{Action, Actor, CallId, Class, Entry, Item, Kind, Outcome, Preview, Text, ToolResult};
 use minke_tool::Place;
 
 use crate::ReplayError;
@@ -110,7 +110,7 @@ impl Look<'_> {
     ) -> Result<Option<Result<Prepared, String>>, ReplayError> {
         let seq = step.first.seq;
         // A client's call that was never made left no name.
-        let known = !pending.tool.is_empty();
+        let known = !pending.tool.is_empty() && !pending.arguments.is_empty();
         let again = match mind.pod.state().facts.about.as_ref().filter(|_| known) {
             Some(about) => {
                 let place = Place { cwd: about.cwd.clone().into(), scope: about.scope.clone() };
@@ -120,7 +120,16 @@ impl Look<'_> {
             None => None,
         };
         let dispatch = self.timeline.dispatch(&pending.call_id, step.at);
-        let preview = dispatch.and_then(|dispatch| dispatch.preview.clone());
+        let mut preview = dispatch.and_then(|dispatch| dispatch.preview.clone());
+        if let Some(OfCall::Asked(subject)) = self.timeline.of_call(&pending.call_id, step.at)
+            && let Some(path) = subject.action.as_ref().and_then(|action| action.writes.first())
+            && self.timeline.asked_anew(&pending.call_id, step.at)
+        {
+            // It was another file when it was asked about; which one, the log does not say.
+            let before = Some(format!("as it was at entry {seq}"));
+            let none = Preview { path: path.clone(), before: None, after: String::new(), diff: None };
+            preview = Some(Preview { before, ..preview.unwrap_or(none) });
+        }
         let before = self.timeline.file_before(&pending.call_id, step.at);
         let found = self.timeline.of_call(&pending.call_id, step.at);
         if let Some(OfCall::Settled(result)) = found
@@ -183,8 +192,16 @@ impl Look<'_> {
         };
         // A call that was never made left neither its tool nor its arguments.
         let dispatch = self.timeline.dispatch(id, at);
-        let tool = dispatch.map_or_else(String::new, |e| e.tool.clone());
-        let arguments = dispatch.and_then(|e| e.arguments.clone()).unwrap_or_default();
+        let subject = match kind {
+            Kind::Ask(e) => Some(&e.subject),
+            _ => None,
+        };
+        let asked = subject.and_then(|subject| subject.tool.clone());
+        let tool = dispatch.map(|e| e.tool.clone()).or(asked).unwrap_or_default();
+        // A question that shows neither a command nor a diff shows the arguments.
+        let shown = subject.and_then(|subject| subject.text.as_deref()?.strip_prefix(&format!("{tool} ")));
+        let arguments =
+            dispatch.and_then(|e| e.arguments.clone()).or(shown.map(Text::from)).unwrap_or_default();
         // What a client wrote and a hook rewrote is not in the log.
         let arguments = if self.rewrote_guest(id, at) { Text::default() } else { arguments };
         Some(Guest { id, by, tool, arguments })
@@ -229,7 +246,9 @@ impl Look<'_> {
         match &step.first.kind {
             Kind::Ask(e) => e.subject.call_id.as_ref().is_some_and(|id| {
                 let never_made = self.timeline.dispatch(id, step.at).is_none();
-                never_made && mind.pod.state().call(id).is_none() || self.rewritten_away(step, &e.subject)
+                never_made && mind.pod.state().call(id).is_none()
+                    || self.rewritten_away(step, &e.subject)
+                    || self.looked_away(step, &e.subject)
             }),
             _ => false,
         }

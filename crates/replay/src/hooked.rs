@@ -139,6 +139,13 @@ impl<'l> Look<'l> {
         asked || self.timeline.dispatch(id, at).is_some_and(|e| e.by.is_some() && by_hook(Some(&e.verdict)))
     }
 
+    /// Whether a question is about a file as it was then, which the log does not say: it was asked anew or never made.
+    pub(crate) fn looked_away(&self, step: LogStep<'_>, subject: &AskSubject) -> bool {
+        let writes = subject.action.as_ref().is_some_and(|action| !action.writes.is_empty());
+        let Some(id) = subject.call_id.as_ref().filter(|_| writes) else { return false };
+        self.timeline.dispatch(id, step.at).is_none() || self.timeline.asked_anew(id, step.at)
+    }
+
     /// Whether a question is about arguments that a hook wrote and that the log does not have.
     pub(crate) fn rewritten_away(&self, step: LogStep<'_>, subject: &AskSubject) -> bool {
         let Some(id) = subject.call_id.as_ref().filter(|_| by_hook(subject.verdict.as_ref())) else {

@@ -9,7 +9,9 @@ use minke_pod::{
     Boot, Forking, Moment, NewSession, RULES, Task, Visit, Visitor, What, fork, new_session, visit,
 };
 use minke_policy::Tier;
-use minke_record::{Actor, AskId, Kind, Opened, PodName, Route, SessionStart, StateWord, Text, ToolSpec};
+use minke_record::{
+    Actor, ActorKind, AskId, Kind, Opened, PodName, Route, SessionStart, StateWord, Text, ToolSpec,
+};
 
 use crate::ReplayError;
 use crate::again::{Stop, Walk, nothing};
@@ -93,7 +95,11 @@ impl<'l> Walk<'l> {
             }
             _ => None,
         });
-        if let Some((change, by)) = abandoned {
+        let answered = step.entries.get(1).is_some_and(|entry| match &entry.kind {
+            Kind::Answer(e) => e.by.actor != ActorKind::Minke,
+            _ => false,
+        });
+        if let Some((change, by)) = abandoned.filter(|_| !answered) {
             return Ok(Some((change, by.unwrap_or_else(Actor::minke))));
         }
         let seq = step.first.seq;

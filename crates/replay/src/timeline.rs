@@ -125,6 +125,13 @@ impl<'a> Timeline<'a> {
         self.life_from(at).iter().find_map(|entry| of_call(&entry.kind, id))
     }
 
+    /// Whether a call is asked about more than once from here on, before it runs or is settled.
+    pub(crate) fn asked_anew(&self, id: &CallId, at: usize) -> bool {
+        let rest = self.entries.get(at..).unwrap_or_default();
+        let of_it = rest.iter().filter_map(|entry| of_call(&entry.kind, id));
+        of_it.take_while(|of| matches!(of, OfCall::Asked(_))).count() > 1
+    }
+
     /// The dispatch of a call, in this life or a later one.
     pub(crate) fn dispatch(&self, id: &CallId, at: usize) -> Option<&'a ToolDispatch> {
         let found = self.entries.get(at..)?.iter().find_map(|entry| match &entry.kind {

@@ -1,7 +1,7 @@
 with fence A
 with posture ask
 user > push
-model > Sh {"command":"git push"}
+model > Sh {"command":"cargo test"}
 offered: approved, approved_for_session, approved_rule, denied, abort
 person > approve_rule
 rules added: 1

@@ -1,7 +1,7 @@
 with fence A
 with posture ask
 user > push
-model > Sh {"command":"git push"}
+model > Sh {"command":"cargo test"}
 signal
 visit > approve_rule
 rules added: 0
