@@ -33,7 +33,13 @@ fn is_kept(before: &str, after: &str) -> bool {
 }
 
 fn read(text: &str) -> Vec<Rule> {
-    RuleSet::read(Layer::User, "p", text).unwrap().0.rules.into_iter().map(|placed| placed.rule).collect()
+    RuleSet::read(Layer::User, "p", text)
+        .expect("the file is good")
+        .0
+        .rules
+        .into_iter()
+        .map(|placed| placed.rule)
+        .collect()
 }
 
 #[test]

@@ -10,7 +10,7 @@ struct Dice(u64);
 impl Dice {
     fn roll(&mut self, sides: usize) -> usize {
         self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        usize::try_from(self.0 >> 33).unwrap() % sides
+        usize::try_from(self.0 >> 33).expect("31 bits fit") % sides
     }
 
     fn of<'a, T>(&mut self, list: &'a [T]) -> &'a T {
@@ -204,7 +204,7 @@ fn bash(line: &str) -> Action {
 }
 
 fn rules(text: &str) -> RuleSet {
-    RuleSet::read(Layer::User, "p", text).unwrap().0
+    RuleSet::read(Layer::User, "p", text).expect("the rules are good").0
 }
 
 #[test]

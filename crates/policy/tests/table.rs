@@ -12,7 +12,7 @@ const HOSTILE: &str = include_str!("data/hostile.txt");
 const ORDINARY: &str = include_str!("data/ordinary.txt");
 
 fn rules() -> RuleSet {
-    let (rules, notes) = RuleSet::read(Layer::User, "policy.toml", POLICY).unwrap();
+    let (rules, notes) = RuleSet::read(Layer::User, "policy.toml", POLICY).expect("the file is good");
     assert!(notes.is_empty(), "{notes:?}");
     rules
 }
