@@ -30,7 +30,7 @@ export type Action = {
   side_effects?: boolean;
 };
 
-export type Activity = "model" | "tool" | "ask" | "child" | "time" | "compacting" | "stopping" | (string & {});
+export type Activity = "model" | "tool" | "ask" | "child" | "time" | "hook" | "compacting" | "stopping" | (string & {});
 
 /** Who did or said something. */
 export type Actor = {

@@ -7,8 +7,8 @@
 //! open, and what was allowed and waits for its turn runs as it was allowed.
 //! Here: the way through, for the model's calls and for clients'. Elsewhere: who moves a call on (`calls`, `guests`),
 //! questions and answers (`asks`), what policy says (`policy`).
-//! Invariants: an answer counts only for the call that it was given for (`an_answer_is_bound_to_what_was_asked`);
-//! a deny wins over every answer and grant (`nothing_beats_a_deny`, and the interleavings in `testkit`).
+//! Invariants: an answer counts only for the call that it was given for (`the_file_changed_after_the_question`);
+//! a deny wins over every answer and grant (`a_deny_beats_an_answer`, `a_deny_beats_a_grant`, and the interleavings in `testkit`).
 
 use minke_manifest::Posture;
 use minke_policy::{Judging, RuleSet, Tier};

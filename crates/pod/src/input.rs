@@ -139,6 +139,7 @@ pub enum HookPoint {
 }
 
 /// What hooks are told at a point.
+#[expect(clippy::large_enum_variant, reason = "it travels in a box, one at a time")]
 #[derive(Debug, Clone, PartialEq)]
 pub enum HookQuestion {
     UserPrompt {

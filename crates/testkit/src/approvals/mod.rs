@@ -91,7 +91,7 @@ pub(crate) fn theirs(arguments: &str) -> (&'static str, Option<String>) {
 /// Something that waits for a sync.
 enum Out {
     Reply(ReplyTo, Result<Given, Refusal>),
-    Effect(Effect),
+    Effect(Box<Effect>),
 }
 
 struct Play {
@@ -229,7 +229,7 @@ impl Play {
             if effect.may_run_ahead() {
                 self.perform(effect)?;
             } else {
-                self.held.push_back((upto, Out::Effect(effect)));
+                self.held.push_back((upto, Out::Effect(Box::new(effect))));
             }
         }
         Ok(())
@@ -322,9 +322,13 @@ impl Play {
                 }
             }
             Effect::StopCall { call_id } => {
-                self.held.retain(
-                    |(_, out)| !matches!(out, Out::Effect(Effect::RunCall { call_id: id, .. }) if *id == call_id),
-                );
+                let is_this = |out: &Out| match out {
+                    Out::Effect(effect) => {
+                        matches!(effect.as_ref(), Effect::RunCall { call_id: id, .. } if *id == call_id)
+                    }
+                    Out::Reply(..) => false,
+                };
+                self.held.retain(|(_, out)| !is_this(out));
                 self.inbox.retain(|what| !crate::world::is_about(what, &call_id));
             }
             Effect::CheckFile { call_id, preview } => {
@@ -361,7 +365,7 @@ impl Play {
             }
             let Some((_, out)) = self.held.pop_front() else { break };
             match out {
-                Out::Effect(effect) => self.perform(effect)?,
+                Out::Effect(effect) => self.perform(*effect)?,
                 Out::Reply(to, result) => self.replied(to, &result)?,
             }
         }
