@@ -247,6 +247,6 @@ async fn what_comes_over_tls_is_bounded_packed_or_not() {
         let output = run(&server.fetcher(), json!({ "url": format!("https://good.example{path}") })).await;
         let content = output.unwrap().content.unwrap();
         assert!(content.len() <= 64 * 1024, "{path}: {}", content.len());
-        assert!(content.contains("longer than is loaded"), "{path}: {:.300}", content);
+        assert!(content.contains("longer than is loaded"), "{path}: {content:.300}");
     }
 }
