@@ -122,6 +122,14 @@ impl Look<'_> {
         let dispatch = self.timeline.dispatch(&pending.call_id, step.at);
         let mut preview = dispatch.and_then(|dispatch| dispatch.preview.clone());
         if let Some(OfCall::Asked(subject)) = self.timeline.of_call(&pending.call_id, step.at)
+            && let (None, Some(diff)) = (&preview, &subject.diff)
+        {
+            // It never ran: what the person was shown is all that the log says of it.
+            let path =
+                subject.action.as_ref().and_then(|action| action.writes.first()).cloned().unwrap_or_default();
+            preview = Some(Preview { path, before: None, after: String::new(), diff: Some(diff.clone()) });
+        }
+        if let Some(OfCall::Asked(subject)) = self.timeline.of_call(&pending.call_id, step.at)
             && let Some(path) = subject.action.as_ref().and_then(|action| action.writes.first())
             && self.timeline.asked_anew(&pending.call_id, step.at)
         {
@@ -147,11 +155,14 @@ impl Look<'_> {
                 let prepared = Prepared::new(dispatch.class.clone(), dispatch.action.clone());
                 Some(Ok(Prepared { preview, before, ..prepared }))
             }
-            (Some(OfCall::Asked(subject)), None) => once(subject.action.clone().unwrap_or_else(|| Action {
-                command: Some(subject.text.clone().unwrap_or_default()),
-                side_effects: true,
-                ..Action::default()
-            })),
+            (Some(OfCall::Asked(subject)), None) => {
+                let action = subject.action.clone().unwrap_or_else(|| Action {
+                    command: Some(subject.text.clone().unwrap_or_default()),
+                    side_effects: true,
+                    ..Action::default()
+                });
+                Some(Ok(Prepared { preview, ..Prepared::new(Class::Once, action) }))
+            }
             (Some(OfCall::Settled(result)), _) if result.outcome == Outcome::Refused => once(refused(result)),
             _ => None,
         })

@@ -308,6 +308,7 @@ fn children(pid: i32) -> Vec<i32> {
 #[test]
 fn undo_leaves_no_directory_that_a_write_made() {
     let world = World::new();
+    std::fs::create_dir(world.work().join("there")).unwrap();
     world.write("there/theirs", "x\n");
     let script = r#"
 [[turn]]
