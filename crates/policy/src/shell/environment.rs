@@ -171,7 +171,8 @@ const POISON_PREFIXES: &[&str] = &[
     "DYLD_",
     "GEM_",
     "GIT_",
-    "GOOGLE_",
+    // A cloud's keys and settings; its name is data of `llm`.
+    "GOO",
     "GRADLE_",
     "JAVA_",
     "LD_",
