@@ -94,6 +94,8 @@ struct Fold {
     commands: BTreeSet<CallId>,
     /// What a running command has said since its last whole line, and how many lines of it were shown.
     heard: BTreeMap<CallId, (String, usize)>,
+    /// A retry of the request that is under way was told.
+    retried: bool,
 }
 
 /// How much of a command's last words is shown.
@@ -130,6 +132,7 @@ impl Fold {
             wished: BTreeMap::new(),
             commands: BTreeSet::new(),
             heard: BTreeMap::new(),
+            retried: false,
         }
     }
 
@@ -152,6 +155,10 @@ impl Fold {
                 self.aside(format!("· {}{what}", dispatch.tool))
             }
             Kind::ToolResult(result) => self.result(result),
+            // Retries are live news: who came after them hears of them here.
+            Kind::LlmEnd(end) if !std::mem::take(&mut self.retried) && end.attempts > 1 => {
+                self.aside(format!("· the model was asked again: attempt {}", end.attempts))
+            }
             Kind::LlmEnd(_) | Kind::TurnEnd(_) => self.break_line(),
             Kind::Ask(ask) => self.aside(Card::from(ask).text()),
             Kind::Answer(answer) => {
@@ -202,7 +209,10 @@ impl Fold {
             Event::Command(CommandEvent { call_id, news: Some(CommandNews::Output(piece)), .. }) => {
                 self.hear(call_id, &piece.text)
             }
-            Event::LlmRetry(retry) => self.aside(format!("· {}", told(retry))),
+            Event::LlmRetry(retry) => {
+                self.retried = true;
+                self.aside(format!("· {}", told(retry)))
+            }
             _ => Vec::new(),
         }
     }

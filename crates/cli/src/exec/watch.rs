@@ -206,6 +206,13 @@ impl Watching<'_> {
         if self.seen.run.is_some() {
             self.voice.in_flight(&snapshot.in_flight)?;
         }
+        // The news of it was live, and over before we came.
+        if let Some(Kind::StateChange(waits)) = snapshot.entries.last().map(|entry| &entry.kind)
+            && waits.on == Some(minke_record::WaitingOn::Time)
+        {
+            let why = waits.reason.as_deref().unwrap_or("the log does not say why");
+            self.watch.screen.note(&format!("· waits before the next attempt, because: {why}"));
+        }
         if matches!(self.watch.which, Which::Input { .. }) {
             self.stands_still(&snapshot.status).await?;
         }
