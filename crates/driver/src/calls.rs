@@ -204,19 +204,7 @@ impl Hand {
 
     /// The arguments, fetched if they were too long for the log's line.
     async fn arguments(&self, arguments: Text) -> Result<String, String> {
-        let name = match arguments {
-            Text::Here(text) => return Ok(text),
-            Text::Blob(name) => name,
-        };
-        let read = move |library: &Library| {
-            let bytes = usize::try_from(name.bytes).map_err(|e| e.to_string())?;
-            let content = library
-                .reader()
-                .and_then(|reader| reader.blob(&name.blob, 0, bytes))
-                .map_err(|e| e.to_string())?;
-            String::from_utf8(content).map_err(|e| e.to_string())
-        };
-        self.library.off_loop(read).await.map_err(|why| format!("the arguments cannot be read: {why}"))
+        self.library.text(arguments).await.map_err(|why| format!("the arguments cannot be read: {why}"))
     }
 
     async fn prepare(&self, name: &str, arguments: String) -> Result<Prepared, String> {

@@ -10,7 +10,7 @@ use std::time::Duration;
 use minke_hooks::{Around, Call, Event, Hooks, Loaded, Observers, Observing, Question, Steered};
 use minke_llm::Cover;
 use minke_pod::{HookPoint, HookQuestion, HooksSaid, Steers};
-use minke_record::{Entry, InputSegment, Text};
+use minke_record::{Entry, InputSegment};
 use minke_registry::Paths;
 use minke_trust::{Found, Standing};
 use tokio::sync::mpsc;
@@ -168,7 +168,10 @@ async fn asked(point: &HookPoint, question: HookQuestion, library: &Library) -> 
             HookPoint::BeforeTool(call_id, _),
             HookQuestion::BeforeTool { tool, arguments, action, preview, verdict, may_rewrite },
         ) => {
-            let arguments = whole(arguments, library).await?;
+            let arguments = library
+                .text(arguments)
+                .await
+                .map_err(|why| format!("the arguments cannot be read: {why}"))?;
             let (tool, arguments) = (tool.as_str(), arguments.as_str());
             let preview = preview.as_ref();
             let (action, verdict) = (&action, &verdict);
@@ -194,23 +197,6 @@ fn words(input: &[InputSegment]) -> String {
         _ => None,
     });
     texts.collect::<Vec<_>>().join("\n")
-}
-
-/// A text, fetched if it was too long for the log's line.
-pub(crate) async fn whole(text: Text, library: &Library) -> Result<String, String> {
-    let name = match text {
-        Text::Here(text) => return Ok(text),
-        Text::Blob(name) => name,
-    };
-    let read = move |library: &Library| {
-        let bytes = usize::try_from(name.bytes).map_err(|e| e.to_string())?;
-        let content = library
-            .reader()
-            .and_then(|reader| reader.blob(&name.blob, 0, bytes))
-            .map_err(|e| e.to_string())?;
-        String::from_utf8(content).map_err(|e| e.to_string())
-    };
-    library.off_loop(read).await.map_err(|why| format!("the arguments cannot be read: {why}"))
 }
 
 /// The events of an entry, as clients see them.

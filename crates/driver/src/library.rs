@@ -13,7 +13,7 @@ use base64::prelude::BASE64_STANDARD;
 use minke_files::Files;
 use minke_protocol::limits::FRAME_BYTES;
 use minke_protocol::{Page, Read, ReadBlob, ReadBlobReply, Refusal, ReplyData};
-use minke_record::{ErrorCode, ImageSource, InputSegment, Position, SessionId};
+use minke_record::{ErrorCode, ImageSource, InputSegment, Position, SessionId, Text};
 use minke_session::{Reader, Sealed, Store, StoreError};
 
 use crate::clients::{Join, Work};
@@ -62,6 +62,21 @@ impl Library {
 
     pub(crate) fn reader(&self) -> Result<Box<dyn Reader>, StoreError> {
         self.store.reader(self.session)
+    }
+
+    /// A text, fetched if it was too long for the log's line.
+    pub(crate) async fn text(&self, text: Text) -> Result<String, String> {
+        let name = match text {
+            Text::Here(text) => return Ok(text),
+            Text::Blob(name) => name,
+        };
+        let read = move |library: &Library| {
+            let bytes = usize::try_from(name.bytes).map_err(|e| e.to_string())?;
+            let reader = library.reader().map_err(|e| e.to_string())?;
+            let content = reader.blob(&name.blob, 0, bytes).map_err(|e| e.to_string())?;
+            String::from_utf8(content).map_err(|e| e.to_string())
+        };
+        self.off_loop(read).await
     }
 
     /// Runs something that reads files, off the loop.

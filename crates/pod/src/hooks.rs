@@ -151,8 +151,9 @@ impl Pod {
             }
             Said::Queued(id) if self.state.queued(id).is_none() => {}
             Said::Queued(id) if blocked => {
-                self.note(m, Dequeued { id, why: DequeueReason::Removed });
+                // The reason first: who waits for this input hears of its end last.
                 self.alert(m, AlertLevel::Warn, AlertSource::Policy, why);
+                self.note(m, Dequeued { id, why: DequeueReason::Removed });
                 self.next_from_queue(m);
             }
             Said::Queued(id) => {

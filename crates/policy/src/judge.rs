@@ -27,8 +27,6 @@ const DEVICES: [&str; 8] = [
     "/dev/stdout",
     "/dev/stderr",
 ];
-/// What is in the reason why a line is not one that a shell could read; `what_cannot_be_parsed_asks` keeps it so.
-const SYNTAX: [&str; 4] = ["syntax", "not closed", "no end", "not understood"];
 /// How much of a command a reason repeats.
 const SHOWN_CHARS: usize = 160;
 
@@ -187,6 +185,8 @@ pub(crate) struct Looked<'a, 'p> {
     pub(crate) unvouched: Option<String>,
     /// Why nobody can say what the line would run.
     pub(crate) unsure: Option<&'p str>,
+    /// The shell could not read it either.
+    broken: bool,
 }
 
 impl<'a, 'p> Looked<'a, 'p> {
@@ -201,6 +201,7 @@ impl<'a, 'p> Looked<'a, 'p> {
             open: Vec::new(),
             unvouched: unsure.map(|why| format!("it cannot be said what the line would run: {why}")),
             unsure,
+            broken: line.is_some_and(|line| line.broken),
         };
         for part in parts(action, line) {
             looked.take(part);
@@ -262,8 +263,7 @@ impl<'a, 'p> Looked<'a, 'p> {
             let origin = &placed.origin;
             return Some(format!("the line could hide what the rule at {origin} is about: {why}"));
         }
-        let broken = SYNTAX.iter().any(|word| why.contains(word))
-            || self.open.iter().any(|part| matches!(part, Part::Line));
+        let broken = self.broken || self.open.iter().any(|part| matches!(part, Part::Line));
         (broken && self.by.posture != Posture::Full).then(|| format!("the line cannot be read: {why}"))
     }
 

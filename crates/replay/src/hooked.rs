@@ -201,9 +201,12 @@ impl<'l> Look<'l> {
             (said.outcome, said.by, said.reason) =
                 (Judgement::Deny, Some(by.to_owned()), Some(why.to_owned()));
         }
-        if let (Kind::Dequeued(_), Some(Kind::Alert(e))) =
-            (&step.first.kind, step.entries.get(1).map(|entry| &entry.kind))
-            && let Some((by, why)) = e.message.split_once(" does not let this input through: ")
+        let told = step.find(|kind| match kind {
+            Kind::Alert(e) => e.message.split_once(" does not let this input through: "),
+            _ => None,
+        });
+        if step.has(|kind| matches!(kind, Kind::Dequeued(_)))
+            && let Some((by, why)) = told
         {
             let by = by.strip_prefix("hook `").and_then(|by| by.strip_suffix('`'));
             (said.outcome, said.by, said.reason) =

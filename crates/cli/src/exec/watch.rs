@@ -10,7 +10,8 @@ use minke_protocol::{
     Answer, Detail, Event, Frame, Id, Method, Place, Refusal, ReplyData, Snapshot, Status, StatusReply,
 };
 use minke_record::{
-    AskId, Decision, Entry, ErrorCode, Item, Kind, Role, RunId, RunResult, SessionId, Text, Trigger,
+    AskId, Decision, DequeueReason, Entry, ErrorCode, Item, Kind, QueueId, Role, RunId, RunResult, SessionId,
+    Text, Trigger,
 };
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
@@ -92,8 +93,15 @@ impl Watch<'_> {
         } else {
             Voice::Text(Transcript::new(*self.screen, Asides::Apart))
         };
-        let mut watching =
-            Watching { watch: self, seen: Seen::default(), voice, cancelled: 0, look: None, still_at: None };
+        let mut watching = Watching {
+            watch: self,
+            seen: Seen::default(),
+            voice,
+            cancelled: 0,
+            look: None,
+            still_at: None,
+            queued: None,
+        };
         let ending = watching.run(signals).await;
         let Watching { watch, seen, .. } = watching;
         match ending {
@@ -118,6 +126,8 @@ struct Watching<'a> {
     look: Option<Id>,
     /// It stood still at this entry.
     still_at: Option<u64>,
+    /// Our input, as it waits in the queue.
+    queued: Option<QueueId>,
 }
 
 enum Voice {
@@ -275,6 +285,7 @@ impl Watching<'_> {
         }
         self.seen.next_seq = entry.seq + 1;
         self.recognise(entry);
+        self.turned_away(entry)?;
         let ours = entry.run.is_some() && entry.run == self.seen.run;
         if !ours && !matches!(entry.kind, Kind::Alert(_)) {
             self.check_begun()?;
@@ -291,6 +302,28 @@ impl Watching<'_> {
             }
             Kind::Ask(ask) => self.asked(ask.id, ask.subject.text.as_deref()).await,
             _ => Ok(None),
+        }
+    }
+
+    /// Our input was taken out of the queue before a run began with it: a hook did not let it through, or somebody
+    /// changed their mind.
+    fn turned_away(&mut self, entry: &Entry) -> Result<(), Failure> {
+        match (&self.watch.which, &entry.kind) {
+            (Which::Input { op_id }, Kind::QueuedInput(input)) if input.op_id.as_ref() == Some(op_id) => {
+                self.queued = Some(input.id);
+                Ok(())
+            }
+            (_, Kind::Dequeued(gone))
+                if Some(gone.id) == self.queued && gone.why == DequeueReason::Removed =>
+            {
+                Err(Failure::new(Exit::Refused, "the input was not let through, and no run began with it")
+                    .why("the warnings above say why, or its log does")
+                    .hint(format!(
+                        "`minke log show s_{}`; `minke hooks list` names your hooks",
+                        self.watch.session
+                    )))
+            }
+            _ => Ok(()),
         }
     }
 

@@ -213,3 +213,21 @@ fn an_observer_that_hangs_delays_no_call_and_is_gone_with_the_pod() {
         std::thread::sleep(std::time::Duration::from_millis(20));
     }
 }
+
+#[test]
+fn an_input_that_a_hook_refuses_is_told_as_refused() {
+    if !commands_are_held("an_input_that_a_hook_refuses_is_told_as_refused") {
+        return;
+    }
+    let world = World::new();
+    world.write("s.toml", "[[turn]]\ntext = \"Never.\"\n");
+    std::fs::create_dir_all(world.home().join("config")).unwrap();
+    let hook =
+        "[[hook]]\nevent = \"user_prompt\"\nname = \"guard\"\ncommand = \"echo not today >&2; exit 2\"\n";
+    std::fs::write(world.home().join("config/hooks.toml"), hook).unwrap();
+    let done = world.run(&["exec", "--model", "scripted:s.toml", "go"]);
+    assert_eq!(done.code, Some(3), "{}", done.err);
+    assert!(done.err.contains("not today") && done.err.contains("guard"), "{}", done.err);
+    assert!(!done.out.contains("Never"), "{}", done.out);
+    world.verify();
+}

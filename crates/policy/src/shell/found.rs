@@ -34,6 +34,12 @@ impl Found {
         }
     }
 
+    /// The line cannot be read as it stands.
+    pub(super) fn broken(&mut self, reason: impl Into<String>) {
+        self.unsure(reason);
+        self.line.broken = true;
+    }
+
     /// Notes a command; false if there are too many.
     pub(super) fn command(&mut self, command: Command) -> bool {
         if self.line.commands.len() >= COMMANDS {

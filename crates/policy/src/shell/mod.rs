@@ -49,6 +49,9 @@ pub struct Line {
     pub redirects: Vec<Redirect>,
     /// Why it cannot be said what the line would run; then nothing allows it.
     pub unsure: Option<String>,
+    /// It is no line that a shell could read to its end, or none that shows itself as it is: then a person is asked,
+    /// also where an unsure line would run in its fence.
+    pub broken: bool,
 }
 
 /// One command.
@@ -153,18 +156,18 @@ pub(crate) fn base_name(path: &str) -> &str {
 pub fn read(line: &str) -> Line {
     let mut found = found::Found::default();
     if let Some(reason) = look::unreadable(line) {
-        found.unsure(reason);
+        found.broken(reason);
     }
     if line.len() > LINE_BYTES {
         let reason = format!("the line has {} bytes; at most {LINE_BYTES} are read", line.len());
-        found.unsure(reason);
+        found.broken(reason);
         return found.finish();
     }
     parse::read_into(line, &mut found);
     if found.line.unsure.is_none()
         && let Err(reason) = tree::agrees(line, &found.starts)
     {
-        found.unsure(reason);
+        found.broken(reason);
     }
     found.finish()
 }

@@ -107,7 +107,7 @@ fn read_text(text: &str, found: &mut Found, inside: Vec<String>, original: bool)
     let outcome = parser.whole();
     if let Err(Stop(reason)) = outcome {
         let place = parser.pos;
-        parser.found.unsure(reason);
+        parser.found.broken(reason);
         let rest = text.get(place..).unwrap_or_default().to_owned();
         parser.pieces(&rest);
     }
