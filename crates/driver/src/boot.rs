@@ -33,6 +33,7 @@ use crate::answers::Introduction;
 use crate::calls::{Calls, Toolbox};
 use crate::captures::Captures;
 use crate::carrying::chain;
+use crate::children::Children;
 use crate::clients::Clients;
 use crate::clients::guard::Guard;
 use crate::clock::Clock;
@@ -317,6 +318,7 @@ fn assemble(
         rules: Rules::new(files),
         kit,
         models,
+        children: Children::new(mail.clone()),
         errands: Errands::new(library.clone(), runtime, mail),
         timers: Timers::default(),
         library,

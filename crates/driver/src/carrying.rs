@@ -202,6 +202,7 @@ impl Driver {
             Effect::CheckFile { call_id, preview } => self.calls.check_file(call_id, preview),
             Effect::Capture { run, when } => self.captures.take(run, when),
             Effect::AskHooks { point, question } => self.hooked.ask(point, *question),
+            Effect::Tree(order) => self.children.order(order),
             Effect::AddRule { rule } => self.errands.add_rule(self.rules.files().clone(), rule),
             Effect::SetTimer { timer, at } => self.timers.set(timer, at, self.clock.now()),
             Effect::ClearTimer { timer } => self.timers.clear(timer),

@@ -22,6 +22,7 @@ use crate::Ending;
 use crate::answers::{self, Introduction};
 use crate::calls::Calls;
 use crate::captures::Captures;
+use crate::children::Children;
 use crate::clients::{Asked, Asker, Client, Clients, Join, Rejoin};
 use crate::clock::Clock;
 use crate::errands::Errands;
@@ -89,6 +90,7 @@ pub(crate) struct Driver {
     pub(crate) kit: Kit,
     pub(crate) models: Models,
     pub(crate) errands: Errands,
+    pub(crate) children: Children,
     pub(crate) timers: Timers,
     pub(crate) library: Library,
     pub(crate) clock: Clock,
@@ -212,6 +214,7 @@ impl Driver {
                 self.outlet.push(None, outlet::Item::Live { event, after_seq, run });
             }
             Mail::HooksSaid { point, said } => self.take(What::HooksSaid { point, said }),
+            Mail::Tree(news) => self.take(What::Tree(news)),
             Mail::Hook(message) => self.complain(message),
             Mail::RuleAdded(Ok(())) => self.refresh_rules(),
             Mail::RuleAdded(Err(message)) => {

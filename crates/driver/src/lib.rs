@@ -8,6 +8,7 @@ mod boot;
 mod calls;
 mod captures;
 mod carrying;
+mod children;
 mod clients;
 mod clock;
 mod driver;

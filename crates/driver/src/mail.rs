@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use minke_model::{Failure, ModelEvent};
-use minke_pod::{CallEnd, FileFound, HookPoint, HooksSaid, Prepared, Rewind};
+use minke_pod::{CallEnd, FileFound, HookPoint, HooksSaid, Prepared, Rewind, TreeNews};
 use minke_protocol::{Hello, Refusal, ReplyData};
 use minke_record::{CallId, Position, RunId, SnapshotFile, SnapshotWhen};
 use minke_tool::CommandNews;
@@ -79,6 +79,8 @@ pub(crate) enum Mail {
     },
     /// Something that the person should know about a hook.
     Hook(String),
+    /// News of other pods.
+    Tree(Box<TreeNews>),
     /// A rule was added to the person's policy, or could not be.
     RuleAdded(Result<(), String>),
     /// A command has reached a host, or was not let.

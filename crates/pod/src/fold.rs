@@ -10,8 +10,8 @@ use minke_manifest::Manifest;
 use minke_record::{
     About, ActorKind, Answer, AnsweredAsk, Ask, AssistantItem, CallId, CallStage, Decision, DequeueReason,
     Dequeued, Dispatched, EndResult, EndedRun, Entry, Facts, Goal, GoalChange, GoalFact, Granted, History,
-    Holder, Inbox, Invoke, Item, Kind, LlmCall, LlmEnd, LlmUsage, Note, OpDone, OpGave, OpenAsk, OpenCall,
-    OpenChild, OpenLlm, OpenRun, Opened, PodEvent, Purpose, QueueMode, Queued, QueuedInput, Report, RunId,
+    Holder, Inbox, Invoke, Item, Kind, LlmCall, LlmEnd, LlmUsage, Millis, Note, OpDone, OpGave, OpenAsk,
+    OpenCall, OpenLlm, OpenRun, Opened, PodEvent, Purpose, QueueMode, Queued, QueuedInput, Report, RunId,
     RunResult, SegmentStart, SessionStart, SnapshotWhen, StateWord, SystemEntry, SystemKind, Task, TaskFact,
     TaskStatus, ToolDispatch, ToolResult, Trigger, TurnEnd, UserInput, flatten, limits,
 };
@@ -43,7 +43,7 @@ impl State {
             Kind::AssistantItem(e) => self.model_said(e),
             Kind::LlmUsage(e) => self.usage_counted(e),
             Kind::LlmEnd(e) => self.request_ended(e),
-            Kind::ToolDispatch(e) => self.call_dispatched(e),
+            Kind::ToolDispatch(e) => self.call_dispatched(e, entry.ts),
             Kind::ToolResult(e) => self.call_settled(e),
             Kind::TurnEnd(e) => self.turn_ended(e),
             Kind::RunCompleted(e) => self.run_ended(entry.run, EndResult::Completed(e.result.clone())),
@@ -53,13 +53,8 @@ impl State {
             Kind::Grant(e) => {
                 self.facts.grants.push(Granted { rule: e.rule.clone(), reach: e.reach.clone() });
             }
-            Kind::Child(e) => self.facts.children.push(OpenChild {
-                session: e.session,
-                name: e.name.clone(),
-                call_id: e.call_id.clone(),
-                scope: e.scope.clone(),
-            }),
-            Kind::ChildEnd(e) => self.facts.children.retain(|child| child.session != e.session),
+            Kind::Child(e) => self.child_began(e),
+            Kind::ChildEnd(e) => self.child_ended(e),
             Kind::Outbox(e) => {
                 self.facts.outbox.push_back(Report { seq: entry.seq, to: e.to, event: e.event.clone() });
             }
@@ -345,11 +340,12 @@ impl State {
         }
     }
 
-    fn call_dispatched(&mut self, e: &ToolDispatch) {
+    fn call_dispatched(&mut self, e: &ToolDispatch, ts: Millis) {
         let stage = CallStage::Dispatched(Box::new(Dispatched {
             class: e.class.clone(),
             action: e.action.clone(),
             preview: e.preview.clone(),
+            at: ts,
         }));
         match self.call_mut(&e.call_id) {
             Some(call) => {

@@ -12,6 +12,8 @@ use minke_record::{
 };
 use serde_json::Value;
 
+use crate::tree::TreeNews;
+
 /// One thing that reached the pod.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Input {
@@ -68,6 +70,8 @@ pub enum What {
         point: HookPoint,
         said: Box<HooksSaid>,
     },
+    /// What has come of an order to other pods, or happened to one.
+    Tree(Box<TreeNews>),
     Timer(Timer),
     /// SIGTERM or SIGINT.
     Signal,
@@ -420,4 +424,8 @@ pub enum Timer {
     AskExpires(AskId),
     /// A run that was interrupted while it waited for a time goes on.
     Resume,
+    /// A WaitPods has waited long enough; this life's own number of it.
+    WaitPods(u64),
+    /// The budget's `wall_s` is over.
+    Wall,
 }

@@ -337,7 +337,8 @@ impl Pod {
 
     /// `yield`: the scope is free to be taken, unless somebody else relies on it.
     fn give_way(&self) -> Result<Given, Refusal> {
-        if self.state.facts.children.is_empty() && self.life.work.is_empty() && self.life.commands == 0 {
+        if self.state.live_children().next().is_none() && self.life.work.is_empty() && self.life.commands == 0
+        {
             return Ok(Given::Ok);
         }
         Err(Refusal::new(ErrorCode::Conflict, "children, calls or commands of this pod still use its scope"))

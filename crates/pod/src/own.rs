@@ -74,6 +74,7 @@ impl Pod {
                 None => self.no_task(id),
             },
             Own::AskUser { .. } => answer_of(call),
+            Own::Pods(pods) => return self.pods_call(m, call, *pods),
         };
         self.settle_call_by(m, &call.call_id, settled, call.by.clone());
     }

@@ -181,6 +181,7 @@ impl Pod {
             }
             What::Policy(rules) => self.rules_changed(&mut m, &rules),
             What::HooksSaid { point, said } => self.hooks_said(&mut m, point, *said),
+            What::Tree(news) => self.tree_news(&mut m, *news),
             What::Timer(timer) => self.timer(&mut m, timer),
             What::Signal => self.stop_by_signal(&mut m, "a signal"),
             What::Clients(count) => self.life.clients = count,
@@ -294,6 +295,8 @@ impl Pod {
             }
             Timer::AskExpires(id) => self.ask_expired(m, id),
             Timer::Resume => self.wait_is_over(m),
+            Timer::WaitPods(number) => self.pods_waited_for(m, number),
+            Timer::Wall => self.wall_is_over(m),
         }
     }
 
@@ -319,7 +322,7 @@ impl Pod {
             && self.life.commands == 0
             && self.life.parked.is_empty()
             && self.life.guests.iter().all(|guest| guest.ask.is_some())
-            && self.state.facts.children.is_empty()
+            && self.state.live_children().next().is_none()
             && self.life.resume_at.is_none()
             && self.life.work.values().all(|work| matches!(work, Work::Asking(_)))
             && self.life.stopping.is_none()

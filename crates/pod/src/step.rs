@@ -13,6 +13,7 @@ use minke_record::{
 };
 
 use crate::input::{HookPoint, HookQuestion, ReplyTo, Timer};
+use crate::tree::TreeOrder;
 
 /// What one input led to.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -242,6 +243,8 @@ pub enum Effect {
     AddRule {
         rule: String,
     },
+    /// Something about other pods; comes back as `What::Tree`.
+    Tree(TreeOrder),
     SetTimer {
         timer: Timer,
         at: Millis,
@@ -260,6 +263,14 @@ impl Effect {
         match self {
             Effect::AskModel { .. } | Effect::AddRule { .. } | Effect::Exit => false,
             Effect::RunCall { class, .. } => *class == Class::Pure,
+            // Looking changes nothing; everything else reaches another pod or its files.
+            Effect::Tree(order) => matches!(
+                order,
+                TreeOrder::Read { .. }
+                    | TreeOrder::List { .. }
+                    | TreeOrder::Watch { .. }
+                    | TreeOrder::ReadReports { .. }
+            ),
             Effect::StopModel { .. }
             | Effect::Prepare { .. }
             | Effect::StopCall { .. }

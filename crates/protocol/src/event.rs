@@ -4,12 +4,11 @@
 //! Readers ignore events, fields and words that they do not know; that is why every list of words has `Other`.
 
 use minke_record::{
-    Actor, AlertLevel, AlertSource, Ask, AskId, CallId, ChildOutcome, Decision, Entry, ErrorCode,
+    Actor, AlertLevel, AlertSource, Ask, AskId, Budget, CallId, ChildOutcome, Decision, Entry, ErrorCode,
     InputSegment, LlmOutcome, Millis, Outcome, PodName, Position, Purpose, Route, RunId, Scope, SessionId,
-    SystemItem, Text, Trigger, TurnResult, words,
+    Spent, SystemItem, Text, Trigger, TurnResult, words,
 };
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
 use crate::choice::CompletionKind;
 use crate::frame::ReplyData;
@@ -374,7 +373,7 @@ data! {
         pub call_id: CallId,
         pub scope: Scope,
         #[serde(default)]
-        pub budget: Option<Value>,
+        pub budget: Option<Budget>,
     }
 
     pub struct ChildEnded {
@@ -384,7 +383,7 @@ data! {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub exit: Option<i32>,
         #[serde(default)]
-        pub spent: Option<Value>,
+        pub spent: Option<Spent>,
     }
 
     pub struct CompactStart {

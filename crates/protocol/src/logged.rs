@@ -95,14 +95,14 @@ fn news(entry: &Entry, out: &mut Vec<Event>) {
             name: child.name.clone(),
             call_id: child.call_id.clone(),
             scope: child.scope.clone(),
-            budget: child.budget.clone(),
+            budget: child.budget,
         })),
         Kind::ChildEnd(end) => out.push(Event::ChildEnded(ChildEnded {
             session: end.session,
             name: end.name.clone(),
             outcome: end.outcome.clone(),
             exit: end.exit,
-            spent: end.spent.clone(),
+            spent: end.spent,
         })),
         Kind::Alert(alert) => out.push(Event::Alert(AlertEvent {
             level: alert.level.clone(),

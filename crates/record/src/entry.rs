@@ -8,6 +8,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use crate::action::{Action, Class, Outcome, Preview, Scope, Verdict};
+use crate::budget::{Budget, Spent};
 use crate::facts::Facts;
 use crate::ids::{AskId, CallId, Millis, PodName, QueueId, RunId, SessionId};
 use crate::item::{InputSegment, Item, SystemItem};
@@ -252,6 +253,16 @@ pub struct Git {
 pub struct Parent {
     pub session: SessionId,
     pub call_id: CallId,
+}
+
+/// A clone of the workspace that a child works in.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct CloneOf {
+    /// Where it lies.
+    pub path: String,
+    /// Its own branch.
+    pub branch: String,
 }
 
 /// Where a fork came from.
@@ -515,13 +526,21 @@ entry_structs! {
         pub by: Actor,
     }
 
+    /// A child that begins to live and to hold a loan, or one that was another pod's child and is this one's now.
     pub struct Child {
         pub session: SessionId,
         pub name: PodName,
         pub call_id: CallId,
         pub scope: Scope,
+        /// What is taken out of this pod's budget for it, in this life of it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        pub budget: Option<Value>,
+        pub budget: Option<Budget>,
+        /// The pod that had lent it its scope, if it was adopted from there.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub adopted_from: Option<SessionId>,
+        /// Its own clone of the workspace, if it has one.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub clone: Option<CloneOf>,
     }
 
     pub struct ChildEnd {
@@ -530,8 +549,9 @@ entry_structs! {
         pub outcome: ChildOutcome,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub exit: Option<i32>,
+        /// In this life of it, by it and everything below it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        pub spent: Option<Value>,
+        pub spent: Option<Spent>,
     }
 
     /// A report on its way to the parent, numbered by the `seq` of this entry.

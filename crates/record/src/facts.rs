@@ -10,9 +10,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::action::{Action, Class, Preview, Scope};
+use crate::budget::{Budget, Spent};
 use crate::entry::{
-    Actor, AskKind, AskSubject, Decision, ErrorCode, ForkedFrom, GoalChange, Parent, PodEvent, QueueMode,
-    Reserved, RunResult, TaskStatus, Trigger,
+    Actor, AskKind, AskSubject, ChildOutcome, CloneOf, Decision, ErrorCode, ForkedFrom, GoalChange, Parent,
+    PodEvent, QueueMode, Reserved, RunResult, TaskStatus, Trigger,
 };
 use crate::ids::{AskId, CallId, Millis, PodName, QueueId, RunId, SessionId};
 use crate::item::InputSegment;
@@ -66,7 +67,10 @@ pub struct Facts {
     pub recorded: u64,
     /// A request without its end: the reservation counts as spent.
     pub open_llm: Option<OpenLlm>,
-    pub budget: Option<Value>,
+    /// What `set{budget}` has set; over what manifest and mandate say.
+    pub budget: Option<Budget>,
+    /// What children that have ended had spent, and how many were spawned.
+    pub children_spent: Spent,
     pub tasks: Vec<TaskFact>,
     /// The highest number that a task has had: numbers are not used again.
     pub task_ids: u64,
@@ -168,6 +172,9 @@ fact_structs! {
         pub action: Action,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub preview: Option<Preview>,
+        /// When.
+        #[serde(default)]
+        pub at: Millis,
     }
 
     /// A question without an answer.
@@ -206,11 +213,36 @@ fact_structs! {
         pub wake: bool,
     }
 
+    /// A child that this pod remembers: its name stays taken as long.
     pub struct OpenChild {
         pub session: SessionId,
         pub name: PodName,
         pub call_id: CallId,
         pub scope: Scope,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub budget: Option<Budget>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub adopted_from: Option<SessionId>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub clone: Option<CloneOf>,
+        /// Its process is known to have been ready in this life of it.
+        #[serde(default)]
+        pub ready: bool,
+        /// How this life of it ended; while it is absent the loan is out.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub ended: Option<ChildEnded>,
+        /// What it has spent in earlier lives.
+        #[serde(default)]
+        pub spent: Spent,
+        /// The newest report of it that a WaitPods may return, by the `seq` of its `inbox` entry.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub reported: Option<u64>,
+    }
+
+    pub struct ChildEnded {
+        pub outcome: ChildOutcome,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub exit: Option<i32>,
     }
 
     pub struct Report {

@@ -4,6 +4,7 @@
 //! It is at the bottom because the log stores it, clients show it and the mind folds it; it stays small and additive.
 
 mod action;
+mod budget;
 mod effort;
 mod entry;
 mod facts;
@@ -17,16 +18,17 @@ mod text;
 mod words;
 
 pub use action::{Action, Class, Judgement, Outcome, Permission, Preview, Scope, ScopeRule, Verdict};
+pub use budget::{Budget, Spent};
 pub use effort::{Effort, Reasoning};
 pub use entry::*;
 pub use facts::{
-    About, AnsweredAsk, CallStage, Dispatched, EndResult, EndedRun, Facts, GoalFact, Granted, Note, OpDone,
-    OpGave, OpenAsk, OpenCall, OpenChild, OpenLlm, OpenRun, Queued, Report, TaskFact, Usage,
+    About, AnsweredAsk, CallStage, ChildEnded, Dispatched, EndResult, EndedRun, Facts, GoalFact, Granted,
+    Note, OpDone, OpGave, OpenAsk, OpenCall, OpenChild, OpenLlm, OpenRun, Queued, Report, TaskFact, Usage,
 };
 pub use ids::{AskId, BadName, CallId, Ids, Millis, PodName, QueueId, RunId, SessionId};
 pub use item::{Content, ImageBlob, ImageSource, InputSegment, Item, Role, SystemItem, SystemKind, flatten};
 pub use line::Chain;
-pub use own::Own;
+pub use own::{Own, PodsCall, SendMode, SpawnPod, WaitUntil};
 pub use spill::FetchError;
 pub use text::{Blob, BlobRef, Large, Text, hex};
 

@@ -10,13 +10,14 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use minke_record::{PodName, SessionId};
+use minke_record::{Millis, PodName, Scope, SessionId};
 use serde::{Deserialize, Serialize};
 
 use crate::error::{RegistryError, at};
 use crate::files::{make_dir, open_lock, read_small, remove_tree, replace};
 use crate::runtime::{Reclaimed, Runtime};
 use crate::status::PodStatus;
+use crate::table::Loan;
 
 /// A row is a few hundred bytes; a longer file is not one.
 pub(crate) const ROW_BYTES: u64 = 64 * 1024;
@@ -32,15 +33,55 @@ pub struct Row {
     pub start_time: u64,
     /// Empty where the system does not say.
     pub boot_id: String,
+    /// The pod that has lent its scope: the one that spawned it or, since that is gone, the nearest above it that lived.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent: Option<SessionId>,
+    /// The pod that spawned it; stays.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lender: Option<SessionId>,
+    /// Which life of its session this is.
+    #[serde(default)]
+    pub epoch: u64,
+    /// How many pods are above it.
+    #[serde(default)]
+    pub depth: u32,
+    #[serde(default)]
+    pub scope: Scope,
+    /// What it has lent, with all that it could write there.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub loans: Vec<Loan>,
+    /// SHA-256 of the one-use ticket, as long as nobody has come with it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ticket_hash: Option<String>,
+    /// Until then a row with a ticket counts as alive, lease or not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deadline: Option<Millis>,
+    /// It has given up its write scope until its next run.
+    #[serde(default)]
+    pub yielded: bool,
 }
 
 impl Row {
     /// The row of a pod in this process. `Runtime::claim` fills in the socket.
     pub fn here(name: PodName, session: SessionId, parent: Option<SessionId>) -> Row {
         let (start_time, boot_id) = process_identity();
-        Row { name, session, socket: PathBuf::new(), pid: std::process::id(), start_time, boot_id, parent }
+        Row {
+            name,
+            session,
+            socket: PathBuf::new(),
+            pid: std::process::id(),
+            start_time,
+            boot_id,
+            parent,
+            lender: parent,
+            epoch: 0,
+            depth: 0,
+            scope: Scope::default(),
+            loans: Vec::new(),
+            ticket_hash: None,
+            deadline: None,
+            yielded: false,
+        }
     }
 
     pub(crate) fn read(path: &Path) -> io::Result<Option<Row>> {

@@ -12,6 +12,7 @@ mod paths;
 mod runtime;
 mod socket;
 mod status;
+mod table;
 
 pub use error::{PathsError, RegistryError};
 pub use lease::{OwnDirs, Row, ScopeLease};
@@ -19,3 +20,4 @@ pub use paths::{Paths, Surroundings};
 pub use runtime::{Live, Look, Reclaimed, Runtime};
 pub use socket::{SOCKET_PATH_BYTES, SocketPath};
 pub use status::{PodStatus, StatusWaiting};
+pub use table::{Loan, Table, TableLimits};

@@ -279,7 +279,7 @@ impl Mind {
                     asked.retry = true;
                 }
             }
-            Effect::AskHooks { .. } | Effect::AddRule { .. } => {}
+            Effect::AskHooks { .. } | Effect::AddRule { .. } | Effect::Tree(_) => {}
             Effect::Capture { .. } | Effect::SetTimer { .. } | Effect::ClearTimer { .. } | Effect::Exit => {}
         }
     }

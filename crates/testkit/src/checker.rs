@@ -147,6 +147,7 @@ impl Checker {
             | Effect::Capture { .. }
             | Effect::AskHooks { .. }
             | Effect::AddRule { .. }
+            | Effect::Tree(_)
             | Effect::SetTimer { .. }
             | Effect::ClearTimer { .. }
             | Effect::Exit => Ok(()),

@@ -105,6 +105,7 @@ pub(crate) fn effect(effect: &Effect) -> String {
         Effect::Capture { when, .. } => format!("capture the write scope ({when} the run)"),
         Effect::AskHooks { point, .. } => format!("ask hooks at {point:?}"),
         Effect::AddRule { rule } => format!("add the rule {rule}"),
+        Effect::Tree(order) => format!("tree: {order:?}"),
         Effect::SetTimer { timer, at } => format!("set {timer:?} at {at}"),
         Effect::ClearTimer { timer } => format!("clear {timer:?}"),
         Effect::Exit => "exit".to_owned(),

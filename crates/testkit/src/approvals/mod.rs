@@ -349,7 +349,7 @@ impl Play {
                 }
                 self.inbox.push(hooks(point, &question));
             }
-            Effect::AddRule { .. } => {}
+            Effect::AddRule { .. } | Effect::Tree(_) => {}
             Effect::SetTimer { timer, at } => drop(self.timers.insert(timer, at)),
             Effect::ClearTimer { timer } => drop(self.timers.remove(&timer)),
             Effect::Exit => self.pod = None,

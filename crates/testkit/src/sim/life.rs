@@ -316,7 +316,7 @@ impl Life {
                 let said = Box::new(minke_pod::HooksSaid::nothing());
                 self.inbox.push(What::HooksSaid { point, said });
             }
-            Effect::AddRule { .. } => {}
+            Effect::AddRule { .. } | Effect::Tree(_) => {}
             Effect::SetTimer { timer, at } => {
                 self.timers.insert(timer, at);
             }

@@ -90,6 +90,7 @@ impl World {
                     None => self.hanging.push((point, *question)),
                 }
             }
+            Effect::Tree(_) => {}
             Effect::AddRule { rule } => {
                 if !self.added.contains(&rule) {
                     self.added.push(rule);

@@ -1,0 +1,149 @@
+//! The tree: what is wanted of hands that reach other pods, and what they come back with.
+//!
+//! Here: the words. Elsewhere: what a pod makes of them (`children`, `outbox`, `budget`), the hand (`driver::children`).
+
+use minke_record::{
+    AskId, Budget, CallId, ChildOutcome, CloneOf, Decision, ErrorCode, OpenChild, PodEvent, PodName, Scope,
+    SendMode, SessionId, Spent,
+};
+use serde_json::Value;
+
+use crate::input::CallEnd;
+
+/// Something for the hand that reaches other pods. What comes of it comes back as `What::Tree`.
+#[derive(Debug, Clone, PartialEq)]
+pub enum TreeOrder {
+    /// Make a child: loan, session, process, in this order, each with its undo. `child` and `tool_dispatch` are on disk.
+    /// Comes back as `Spawned` or `NotSpawned`.
+    Spawn(Box<Spawning>),
+    /// Start a child that has lived before: its recorded scope is lent anew. `child` is on disk. Comes back as
+    /// `Spawned` or `NotSpawned`, like a spawn.
+    Restore {
+        child: SessionId,
+        name: PodName,
+        scope: Scope,
+        /// What it may have spent in all when this life of it ends.
+        budget: Option<Budget>,
+        /// What it is started for; without one it only lives again.
+        send: Option<Sending>,
+        call_id: Option<CallId>,
+    },
+    /// Give a child that lives an input. Comes back as `Told`.
+    Send {
+        call_id: CallId,
+        child: SessionId,
+        name: PodName,
+        send: Sending,
+    },
+    /// Read what a child said since an entry, from its log. Comes back as `Read`.
+    Read {
+        call_id: CallId,
+        child: SessionId,
+        name: PodName,
+        since: u64,
+        max_bytes: u64,
+        detail: bool,
+    },
+    /// End a child: `shutdown`, then TERM, then KILL, and wait until its lease is free and its fences are gone.
+    /// Comes back as `Ended` (unless `after_run`) and `Told`.
+    Stop {
+        call_id: CallId,
+        child: SessionId,
+        name: PodName,
+        after_run: bool,
+    },
+    /// Say what the children do. Comes back as `Told`.
+    List {
+        call_id: CallId,
+        children: Vec<OpenChild>,
+        tree: bool,
+    },
+    /// Answer a child's question. Comes back as `Told`.
+    Answer {
+        call_id: CallId,
+        child: SessionId,
+        name: PodName,
+        ask: AskId,
+        decision: Decision,
+    },
+    /// A child of an earlier life: look how far it came, and tell when it ends. Comes back as `Spawned` (it lives),
+    /// `NotSpawned` (it never began; undone) or `Ended`.
+    Watch {
+        child: SessionId,
+        name: PodName,
+    },
+    /// Read the reports that a child has in its log and that this pod has not heard, newer than `since`. Each comes
+    /// back as `What::Order(PodEvent)`, like one that the child sent itself.
+    ReadReports {
+        child: SessionId,
+        since: u64,
+    },
+    /// Send a report upward until it is acknowledged. Comes back as `Acked`.
+    Report {
+        seq: u64,
+        to: SessionId,
+        event: PodEvent,
+    },
+    /// This pod gives up its write scope until its next run (`yield`), or takes it back. Comes back as `Scope`.
+    GiveScope,
+    TakeScope,
+}
+
+/// A child that is to be made, with everything that its first step holds.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Spawning {
+    pub call_id: CallId,
+    pub session: SessionId,
+    pub name: PodName,
+    /// All that it gets, beside its own `tmp` and `output`: the request, with this pod's denies.
+    pub scope: Scope,
+    pub task: String,
+    pub cwd: String,
+    pub profile: Option<String>,
+    pub instruction: Option<String>,
+    pub budget: Option<Budget>,
+    /// `permissions` of its mandate: at most what this pod may.
+    pub permissions: Value,
+    /// Work in its own clone.
+    pub clone: bool,
+    /// How many pods are above it.
+    pub depth: u32,
+}
+
+/// An input for another pod.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Sending {
+    pub message: String,
+    pub mode: SendMode,
+    /// Makes it once.
+    pub op_id: String,
+}
+
+/// What has come of an order, or has happened to another pod.
+#[derive(Debug, Clone, PartialEq)]
+pub enum TreeNews {
+    /// A child lives: it has said `ready`.
+    Spawned {
+        child: SessionId,
+        socket: String,
+        clone: Option<CloneOf>,
+        /// What was sent with it was taken: how (`started`, `queued at 2`).
+        sent: Option<String>,
+    },
+    /// A child does not live, and everything that was done for it is undone.
+    NotSpawned { child: SessionId, code: ErrorCode, message: String },
+    /// A child lives no more: its lease is free, its fences are gone, its loan is back.
+    Ended { child: SessionId, outcome: ChildOutcome, exit: Option<i32>, spent: Spent },
+    /// A grandchild whose own parent is gone is this pod's now, as the scope table says.
+    Adopted { child: SessionId, name: PodName, scope: Scope, from: SessionId },
+    /// A call has ended.
+    Told { call_id: CallId, ended: CallEnd },
+    /// What a child said, up to `to_seq` (not included).
+    Read { call_id: CallId, child: SessionId, to_seq: u64, ended: CallEnd },
+    /// A report has arrived.
+    Acked { seq: u64 },
+    /// The parent has a socket again, or for the first time: what waits in the outbox may go.
+    ParentThere,
+    /// The write scope was given up or taken back, or could not be taken back since somebody holds it.
+    Scope { given: bool, problem: Option<String> },
+}
