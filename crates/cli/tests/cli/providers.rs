@@ -92,8 +92,13 @@ fn plain(log: &[Value], world: &World) -> Vec<String> {
             entries.push(stripped(entry.clone()));
         }
     }
-    let place = |entry: &Value| calls.iter().position(|id| entry["item"]["call_id"] == id.as_str());
-    for group in entries.chunk_by_mut(|a, b| a["kind"] == "tool_result" && b["kind"] == "tool_result") {
+    let of_call = |entry: &Value| entry["kind"] == "tool_result" || entry["kind"] == "tool_dispatch";
+    let place = |entry: &Value| {
+        let id = if entry["kind"] == "tool_result" { &entry["item"]["call_id"] } else { &entry["call_id"] };
+        (entry["kind"] == "tool_result", calls.iter().position(|call| id == call.as_str()))
+    };
+    // Two calls at once: one may have its result before the other is dispatched.
+    for group in entries.chunk_by_mut(|a, b| of_call(a) && of_call(b)) {
         group.sort_by_key(place);
     }
     let named = |entry: &Value| {
