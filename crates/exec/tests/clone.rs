@@ -58,7 +58,7 @@ impl World {
     }
 
     fn clones(&self) -> usize {
-        fs::read_dir(self.dir.path().join("data/clones")).map_or(0, |found| found.count())
+        fs::read_dir(self.dir.path().join("data/clones")).map_or(0, Iterator::count)
     }
 }
 
