@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 use crate::failure::Failure;
 
 /// Keys that a manifest leaves out when nothing is set.
-const OPTIONAL_KEYS: [&str; 24] = [
+const OPTIONAL_KEYS: [&str; 30] = [
     "model.ref",
     "model.scheme",
     "model.base_url",
@@ -22,6 +22,12 @@ const OPTIONAL_KEYS: [&str; 24] = [
     "model.max_output",
     "worker.max_tokens",
     "worker.reasoning",
+    "worker.instruction",
+    "budget.usd",
+    "budget.tokens",
+    "budget.turns",
+    "budget.wall_s",
+    "budget.children",
     "permissions.posture",
     "permissions.default_action",
     "permissions.rule",

@@ -411,6 +411,7 @@ fn boot(
             scope: &state.facts.about.as_ref().map(|about| about.scope.clone()).unwrap_or_default(),
             fence: kit.tier.as_str(),
             network: &state.manifest.sandbox.network.to_string(),
+            instruction: state.manifest.worker.instruction.as_deref(),
         }),
         route: found.route,
         no_route: found.no_route,

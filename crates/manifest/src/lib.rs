@@ -3,9 +3,11 @@
 //! Here: the resolved configuration that stands in `session_start`, as far as anything reads it yet. Layers, origins,
 //! profiles and the whole table of keys come with their own issue; a key that nobody reads is not here.
 
+pub mod profiles;
+
 pub use minke_policy::Posture;
 use minke_policy::{Rule, RuleSet};
-use minke_record::{Judgement, Reasoning};
+use minke_record::{Budget, Judgement, Reasoning};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -22,6 +24,9 @@ pub struct Manifest {
     pub web: Option<WebSection>,
     pub session: SessionSection,
     pub hooks: HooksSection,
+    /// What the pod may spend over its whole session; what is absent is not limited.
+    #[serde(skip_serializing_if = "Budget::is_empty")]
+    pub budget: Budget,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -60,11 +65,17 @@ pub struct Limits {
     pub alerts: u64,
     /// Waiting methods of one client.
     pub methods: u64,
+    /// Of the tree: how many pods may be above one.
+    pub depth: u64,
+    /// Live children of one pod.
+    pub children: u64,
+    /// Live pods of one user.
+    pub pods_per_user: u64,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Limits { queue: 64, alerts: 512, methods: 64 }
+        Limits { queue: 64, alerts: 512, methods: 64, depth: 4, children: 16, pods_per_user: 256 }
     }
 }
 
@@ -108,11 +119,14 @@ pub struct WorkerSection {
     /// How much the model thinks: an effort in a word or a number of tokens; the provider's own measure if absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reasoning: Option<Reasoning>,
+    /// How the agent is to work, in place of the usual words.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub instruction: Option<String>,
 }
 
 impl Default for WorkerSection {
     fn default() -> Self {
-        WorkerSection { max_turns: 2_000, max_tokens: None, reasoning: None }
+        WorkerSection { max_turns: 2_000, max_tokens: None, reasoning: None, instruction: None }
     }
 }
 
@@ -131,6 +145,8 @@ pub struct PermissionsSection {
     /// Seconds after which a question that nobody answered is denied; absent = never.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ask_expires_s: Option<u64>,
+    /// This pod may answer what its children ask, where its own policy would not ask.
+    pub may_answer: bool,
     /// Every rule that holds, of all layers, as it was last found; nobody writes this but the pod itself.
     #[serde(skip_serializing_if = "is_empty")]
     pub rules: RuleSet,
@@ -466,12 +482,23 @@ impl Manifest {
     pub fn check(&self) -> Result<(), String> {
         self.permissions.check()?;
         self.sandbox.env.check()?;
+        check_budget(&self.budget)?;
         self.web.as_ref().map_or(Ok(()), WebSection::check)
     }
 
     /// The form that stands in a `session_start`.
     pub fn to_value(&self) -> Value {
         serde_json::to_value(self).expect("a manifest is plain data")
+    }
+}
+
+/// Dollars are a number that can be counted with.
+pub fn check_budget(budget: &Budget) -> Result<(), String> {
+    match budget.usd {
+        Some(usd) if !usd.is_finite() || usd < 0.0 => {
+            Err(format!("budget.usd is {usd}: give a number of dollars that is not below 0"))
+        }
+        _ => Ok(()),
     }
 }
 

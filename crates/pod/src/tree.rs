@@ -3,11 +3,12 @@
 //! Here: the words. Elsewhere: what a pod makes of them (`children`, `outbox`, `budget`), the hand (`driver::children`).
 
 use minke_record::{
-    AskId, Budget, CallId, ChildOutcome, CloneOf, Decision, ErrorCode, OpenChild, PodEvent, PodName, Scope,
-    SendMode, SessionId, Spent,
+    Actor, AskId, Budget, CallId, ChildOutcome, CloneOf, Decision, ErrorCode, InputSegment, OpenChild,
+    Parent, PodEvent, PodName, Scope, SendMode, SessionId, Spent,
 };
 use serde_json::Value;
 
+use crate::birth::{NewSession, Task};
 use crate::input::CallEnd;
 
 /// Something for the hand that reaches other pods. What comes of it comes back as `What::Tree`.
@@ -93,21 +94,61 @@ pub enum TreeOrder {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Spawning {
     pub call_id: CallId,
+    /// This pod's own session: the child's parent.
+    pub parent: SessionId,
     pub session: SessionId,
     pub name: PodName,
     /// All that it gets, beside its own `tmp` and `output`: the request, with this pod's denies.
     pub scope: Scope,
     pub task: String,
     pub cwd: String,
-    pub profile: Option<String>,
-    pub instruction: Option<String>,
+    pub workspace: String,
+    /// What it is declared to be: its profile, with its own instruction.
+    pub manifest: Value,
     pub budget: Option<Budget>,
     /// `permissions` of its mandate: at most what this pod may.
     pub permissions: Value,
     /// Work in its own clone.
     pub clone: bool,
     /// How many pods are above it.
-    pub depth: u32,
+    pub depth: u64,
+}
+
+impl Spawning {
+    /// What binds the child whatever its manifest says.
+    pub fn mandate(&self) -> Value {
+        let mut mandate = serde_json::json!({ "depth": self.depth, "permissions": self.permissions });
+        if let (Some(budget), Some(members)) = (&self.budget, mandate.as_object_mut()) {
+            let budget = serde_json::to_value(budget).expect("a budget is plain data");
+            members.insert("budget".to_owned(), budget);
+        }
+        mandate
+    }
+
+    /// The child's session as its creator writes it: the task is queued in it, so there is no delivery that could be
+    /// lost. A clone's place and scope are put in by whoever made it.
+    pub fn new_session(&self, version: &str) -> NewSession {
+        let from = Actor::pod(self.parent);
+        NewSession {
+            session: self.session,
+            version: version.to_owned(),
+            name: self.name.clone(),
+            created_by: from.clone(),
+            cwd: self.cwd.clone(),
+            workspace: self.workspace.clone(),
+            git: None,
+            manifest: self.manifest.clone(),
+            scope: self.scope.clone(),
+            mandate: Some(self.mandate()),
+            metadata: None,
+            parent: Some(Parent { session: self.parent, call_id: self.call_id.clone() }),
+            task: Some(Task {
+                segments: vec![InputSegment::Text { content: self.task.clone().into() }],
+                op_id: Some(self.call_id.0.clone()),
+                from,
+            }),
+        }
+    }
 }
 
 /// An input for another pod.

@@ -202,6 +202,7 @@ impl<'l> Walk<'l> {
                 scope: &about.scope,
                 fence: opened.fence.as_deref().unwrap_or(Tier::D.as_str()),
                 network: &network,
+                instruction: self.state.manifest.worker.instruction.as_deref(),
             })
         };
         let plain = prompt(name);
