@@ -205,9 +205,23 @@ impl From<PathsError> for Failure {
 impl From<RegistryError> for Failure {
     fn from(error: RegistryError) -> Failure {
         let exit = match error {
-            RegistryError::DuplicateName { .. } | RegistryError::LockBusy { .. } => Exit::TryLater,
-            RegistryError::NoFreeName { .. } => Exit::Usage,
-            RegistryError::LeaseLost { .. } | RegistryError::Io { .. } => Exit::Storage,
+            RegistryError::DuplicateName { .. }
+            | RegistryError::SessionHeld { .. }
+            | RegistryError::WriteConflict { .. }
+            | RegistryError::TooMany { .. }
+            | RegistryError::StillHeld { .. }
+            | RegistryError::LockBusy { .. } => Exit::TryLater,
+            RegistryError::NoFreeName { .. }
+            | RegistryError::NotWithin { .. }
+            | RegistryError::BadTarget { .. }
+            | RegistryError::TooDeep { .. }
+            | RegistryError::UnknownPod { .. }
+            | RegistryError::BadTicket { .. }
+            | RegistryError::NeedsTicket { .. }
+            | RegistryError::CannotYield { .. } => Exit::Usage,
+            RegistryError::TableDamaged { .. }
+            | RegistryError::LeaseLost { .. }
+            | RegistryError::Io { .. } => Exit::Storage,
         };
         Failure::new(exit, &error)
     }

@@ -10,7 +10,7 @@ use minke_protocol::{ClientInfo, Method, Refusal, Run};
 use minke_record::{
     Actor, ErrorCode, Holder, Ids, InputSegment, Kind, Opened, QueueId, QueueMode, QueuedInput, SessionId,
 };
-use minke_registry::{Row, Runtime};
+use minke_registry::{Row, Runtime, TableLimits};
 use minke_session::{Sealed, StoreError};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::net::UnixListener;
@@ -74,7 +74,8 @@ async fn a_pod_that_is_stopping_is_waited_for_and_the_session_woken_again() {
     let home = home(dir.path());
     let (id, writer) = session(&home, AT, "tale");
     let name = "tale".parse().unwrap();
-    let scope = Runtime::new(&home.paths).claim(Row::here(name, id, None)).unwrap();
+    let scope =
+        Runtime::new(&home.paths).register(Row::here(name, id, None), TableLimits::default(), false).unwrap();
     let listener = UnixListener::bind(scope.socket()).unwrap();
     let stopping_pod = async {
         let (stream, _) = listener.accept().await.unwrap();

@@ -6,7 +6,7 @@ mod house;
 
 use minke_client::{FindError, Home, find};
 use minke_record::{Ids, PodName, SessionId};
-use minke_registry::{Row, Runtime};
+use minke_registry::{Row, Runtime, TableLimits};
 
 use house::home;
 
@@ -28,7 +28,9 @@ fn a_name_is_a_live_pods_or_that_of_the_newest_session() {
     assert_eq!(find(&home, &prefix).unwrap().session, other);
     // A live pod's name wins over every session's.
     let name: PodName = "docs".parse().unwrap();
-    let lease = Runtime::new(&home.paths).claim(Row::here(name, old, None)).unwrap();
+    let lease = Runtime::new(&home.paths)
+        .register(Row::here(name, old, None), TableLimits::default(), false)
+        .unwrap();
     let found = find(&home, "docs").unwrap();
     assert_eq!(found.session, old);
     assert!(found.live.is_some());

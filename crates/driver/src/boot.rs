@@ -23,7 +23,7 @@ use minke_pod::{Boot, Pod, State, What};
 use minke_policy::Tier;
 use minke_protocol::limits::ALERTS;
 use minke_record::{AlertLevel, AlertSource, ErrorCode, ToolSpec};
-use minke_registry::{Paths, PathsError, RegistryError, Row, Runtime, ScopeLease, SocketPath};
+use minke_registry::{Paths, PathsError, RegistryError, Row, Runtime, ScopeLease, SocketPath, TableLimits};
 use minke_session::{AppendError, OpenLog, Store, StoreError};
 use minke_tool::Place;
 use tokio::net::UnixListener;
@@ -88,7 +88,15 @@ impl BootError {
         let code = match self {
             BootError::Store(StoreError::NotFound { .. }) => ErrorCode::NotFound,
             BootError::Store(StoreError::Held { .. })
-            | BootError::Registry(RegistryError::DuplicateName { .. }) => ErrorCode::Conflict,
+            | BootError::Registry(
+                RegistryError::DuplicateName { .. }
+                | RegistryError::SessionHeld { .. }
+                | RegistryError::WriteConflict { .. }
+                | RegistryError::NeedsTicket { .. },
+            ) => ErrorCode::Conflict,
+            BootError::Registry(RegistryError::BadTicket { .. } | RegistryError::TooMany { .. }) => {
+                ErrorCode::InvalidRequest
+            }
             BootError::Store(_) | BootError::NoStart | BootError::Unwritten(_) => ErrorCode::StorageFailed,
             BootError::Rules(_) => ErrorCode::InvalidRequest,
             BootError::Paths(_) | BootError::Registry(_) | BootError::Io { .. } => ErrorCode::Internal,
@@ -180,7 +188,8 @@ fn start(mut args: PodArgs, store: Arc<dyn Store>) -> Result<(Driver, UnixListen
     let parent = about.parent.as_ref().map(|parent| parent.session);
     // Everything that can fail without it was made before, so that little is to be undone.
     // Several sessions may have had one name; the second one that is awake is numbered.
-    let scope = runtime.claim_unique(Row::here(name, args.session, parent))?;
+    let row = Row { scope: hands.place.scope.clone(), ..Row::here(name, args.session, parent) };
+    let scope = runtime.register(row, TableLimits::default(), true)?;
     if let Err(e) = clear_after_fences(&runtime) {
         eprintln!("warning: something that held protected names may still lie in a workspace: {e}");
     }

@@ -6,7 +6,7 @@
 
 use std::fs::{self, File};
 use std::io;
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
@@ -15,9 +15,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{RegistryError, at};
 use crate::files::{make_dir, open_lock, read_small, remove_tree, replace};
+use crate::graves::fences_live;
 use crate::runtime::{Reclaimed, Runtime};
 use crate::status::PodStatus;
-use crate::table::Loan;
+use crate::table::{Loan, Table};
 
 /// A row is a few hundred bytes; a longer file is not one.
 pub(crate) const ROW_BYTES: u64 = 64 * 1024;
@@ -39,6 +40,13 @@ pub struct Row {
     /// The pod that spawned it; stays.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lender: Option<SessionId>,
+    /// All that were above it when it was spawned, the lender first; stays. By it a pod that comes back finds those that
+    /// others have taken over meanwhile.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub ancestors: Vec<SessionId>,
+    /// When this life of it began; for people.
+    #[serde(default)]
+    pub since: Millis,
     /// Which life of its session this is.
     #[serde(default)]
     pub epoch: u64,
@@ -47,6 +55,9 @@ pub struct Row {
     pub depth: u32,
     #[serde(default)]
     pub scope: Scope,
+    /// What of its scope was nobody's before: its clone.
+    #[serde(default, skip_serializing_if = "is_nothing")]
+    pub apart: Scope,
     /// What it has lent, with all that it could write there.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub loans: Vec<Loan>,
@@ -62,7 +73,8 @@ pub struct Row {
 }
 
 impl Row {
-    /// The row of a pod in this process. `Runtime::claim` fills in the socket.
+    /// The row of a pod in this process, without a scope. The registry fills in the socket, and for whoever comes with a
+    /// ticket all that was lent.
     pub fn here(name: PodName, session: SessionId, parent: Option<SessionId>) -> Row {
         let (start_time, boot_id) = process_identity();
         Row {
@@ -74,14 +86,30 @@ impl Row {
             boot_id,
             parent,
             lender: parent,
+            ancestors: parent.into_iter().collect(),
+            since: 0,
             epoch: 0,
             depth: 0,
             scope: Scope::default(),
+            apart: Scope::default(),
             loans: Vec::new(),
             ticket_hash: None,
             deadline: None,
             yielded: false,
         }
+    }
+
+    /// A row that no process has yet.
+    pub(crate) fn nowhere(name: PodName, session: SessionId) -> Row {
+        Row { pid: 0, start_time: 0, boot_id: String::new(), ..Row::here(name, session, None) }
+    }
+
+    /// Whether the very process of this row is there. Asked only where the lease itself was removed: a process is no proof
+    /// of a life, but it is reason enough not to give away what it may write.
+    pub(crate) fn is_running(&self) -> bool {
+        let (_, boot_id) = process_identity();
+        let known = self.start_time != 0 && !boot_id.is_empty() && boot_id == self.boot_id;
+        known && start_time(&self.pid.to_string()) == Some(self.start_time)
     }
 
     pub(crate) fn read(path: &Path) -> io::Result<Option<Row>> {
@@ -95,15 +123,20 @@ impl Row {
     }
 }
 
+fn is_nothing(scope: &Scope) -> bool {
+    *scope == Scope::default()
+}
+
 /// When this process began and which boot this is, where `/proc` says so.
 fn process_identity() -> (u64, String) {
-    // Field 22, counted after the name in parentheses, which may itself hold spaces and parentheses.
-    let start_time = fs::read_to_string("/proc/self/stat")
-        .ok()
-        .and_then(|stat| stat.rsplit_once(')')?.1.split_whitespace().nth(19)?.parse().ok())
-        .unwrap_or(0);
     let boot_id = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
-    (start_time, boot_id.trim().to_owned())
+    (start_time("self").unwrap_or(0), boot_id.trim().to_owned())
+}
+
+fn start_time(process: &str) -> Option<u64> {
+    // Field 22, counted after the name in parentheses, which may itself hold spaces and parentheses.
+    let stat = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
+    stat.rsplit_once(')')?.1.split_whitespace().nth(19)?.parse().ok()
 }
 
 /// The file that every fence of a pod locks and notes its placeholders in.
@@ -186,11 +219,49 @@ impl ScopeLease {
         Ok(own)
     }
 
-    /// Removes the pod's directory and lets go of the name.
+    /// What the pod may do now: without writing where it has lent, and nowhere after `give_scope`.
+    pub fn effective(&self) -> Result<Scope, RegistryError> {
+        Ok(self.current(&self.runtime.open()?.table)?.effective())
+    }
+
+    /// What the pod has lent, and to whom.
+    pub fn loans(&self) -> Result<Vec<Loan>, RegistryError> {
+        Ok(self.current(&self.runtime.open()?.table)?.loans.clone())
+    }
+
+    /// Gives up writing until `take_scope`. If this fails, the pod does well to write nothing either until `effective`
+    /// says that it may.
+    pub fn give_scope(&self) -> Result<(), RegistryError> {
+        let mut open = self.runtime.open()?;
+        let next = open.table.give_scope(self.row.session)?;
+        open.change(next)
+    }
+
+    /// Takes back what was given up; refused if somebody has it now.
+    pub fn take_scope(&self) -> Result<(), RegistryError> {
+        let session = self.row.session;
+        self.runtime.when_free(|open| {
+            let next = open.table.take_scope(session)?;
+            open.change(next)
+        })
+    }
+
+    fn current<'a>(&self, table: &'a Table) -> Result<&'a Row, RegistryError> {
+        table.row(self.row.session).ok_or_else(|| RegistryError::LeaseLost { path: self.dir() })
+    }
+
+    /// Removes the pod's row and directory and lets go of the name. While something that it started still lives, both stay
+    /// until somebody sees that it is gone.
     pub fn release(self) -> Result<(), RegistryError> {
         let dir = self.dir();
-        let _table = self.runtime.lock()?;
-        if !self.is_in_place(&dir)? {
+        let mut open = self.runtime.open()?;
+        let in_place = self.is_in_place(&dir)?;
+        if in_place && fences_live(&dir)? {
+            return Ok(());
+        }
+        let next = open.table.release(self.row.session);
+        open.change(next)?;
+        if !in_place {
             return Err(RegistryError::LeaseLost { path: dir });
         }
         remove_tree(&dir).map_err(at("remove", dir))?;
@@ -209,11 +280,5 @@ impl ScopeLease {
             Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(false),
             Err(e) => Err(at("look at", path)(e)),
         }
-    }
-
-    pub(crate) fn write_row(&self) -> io::Result<()> {
-        let bytes = serde_json::to_vec(&self.row).expect("a row is plain data");
-        self.file.write_all_at(&bytes, 0)?;
-        self.file.set_len(bytes.len() as u64)
     }
 }

@@ -1,18 +1,24 @@
 //! Registry: who is alive.
 //!
-//! Here: where things lie on this machine (`paths`), the runtime directory with one directory and one scope lease per
-//! live pod (`runtime`, `lease`), what a pod says of itself there (`status`), and sockets whose path is too long
-//! (`socket`). Scopes, loans and tickets join the rows here later; session leases are in `session`.
+//! Here: where things lie on this machine (`paths`); the runtime directory with one directory and one scope lease per
+//! live pod (`runtime`, `lease`, `graves`); the scope table, who holds what and who has lent it to whom (`table`, pure;
+//! `ledger` and `disk`, its file; `ticket`, how a child gets its row; `watch`, seeing a pod end); what a pod says of
+//! itself (`status`); and sockets whose path is too long (`socket`). Session leases are in `session`.
 //! Invariant: liveness is a kernel lock, never a pid (`a_killed_pod_is_not_shown_and_its_name_is_free`).
 
+mod disk;
 mod error;
 mod files;
+mod graves;
 mod lease;
+mod ledger;
 mod paths;
 mod runtime;
 mod socket;
 mod status;
 mod table;
+mod ticket;
+mod watch;
 
 pub use error::{PathsError, RegistryError};
 pub use lease::{OwnDirs, Row, ScopeLease};
@@ -20,4 +26,6 @@ pub use paths::{Paths, Surroundings};
 pub use runtime::{Live, Look, Reclaimed, Runtime};
 pub use socket::{SOCKET_PATH_BYTES, SocketPath};
 pub use status::{PodStatus, StatusWaiting};
-pub use table::{Loan, Table, TableLimits};
+pub use table::{Lend, Loan, Table, TableLimits};
+pub use ticket::Ticket;
+pub use watch::Watch;

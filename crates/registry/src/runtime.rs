@@ -1,23 +1,27 @@
-//! The runtime directory: one directory for each live pod.
+//! The runtime directory: one directory for each live pod, and the scope table over them.
 //!
-//! Here: claiming a name, looking who lives, reclaiming what the dead left. Everything that changes it happens under
-//! `scope.lock`. Elsewhere: what a holder does with its lease (`lease`).
+//! Here: getting a row, by oneself or with a ticket, lending one, and looking who lives. Everything happens under
+//! `scope.lock`, after what the dead left was cleared away. Elsewhere: what a change may be (`table`), how it is written
+//! (`ledger`), how the dead are found and buried (`graves`), what a holder does with its lease (`lease`).
 //! Invariant: one name has one holder (`one_name_has_one_holder_under_a_race`), and what a dead pod left stops nobody
 //! (`a_killed_pod_is_not_shown_and_its_name_is_free`).
 
 use std::fs::{self, File, TryLockError};
 use std::io;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
 
-use minke_record::{PodName, SessionId};
+use minke_record::{Millis, PodName, SessionId};
 
 use crate::error::{RegistryError, at};
-use crate::files::{ask_lock, make_dir, open_lock, read_small, remove_tree, replace, tail};
-use crate::lease::{FENCES, Row, ScopeLease};
+use crate::files::{ask_lock, make_dir, open_lock, read_small};
+use crate::graves::{Found, Life};
+use crate::lease::{Row, ScopeLease};
+use crate::ledger;
 use crate::paths::Paths;
 use crate::status::PodStatus;
+use crate::table::{Lend, Table, TableLimits};
+use crate::ticket::Ticket;
 
 /// A pod that holds its lease and has not beaten for this long shows as stuck.
 const STUCK_AFTER: Duration = Duration::from_secs(60);
@@ -25,20 +29,19 @@ const STUCK_AFTER: Duration = Duration::from_secs(60);
 const LOCK_WAIT: Duration = Duration::from_secs(10);
 /// How often a busy `scope.lock` is tried again.
 const LOCK_RETRY: Duration = Duration::from_millis(2);
-/// How many numbered names are tried before giving up.
-const NAMES_TRIED: u32 = 1_000;
-/// What is kept of a dead pod's stderr: its end, where the reason stands.
-const STDERR_BYTES: u64 = 256 * 1024;
+/// A child's lease is locked for moments by those who watch it; whoever holds it longer is another pod.
+const LEASE_WAIT: Duration = Duration::from_secs(1);
+/// How long one waits for what a dead pod had started to end, where it is in the way, and how often one looks.
+const FENCES_WAIT: Duration = Duration::from_secs(2);
+const FENCES_RETRY: Duration = Duration::from_millis(10);
 /// `status.json` is a few hundred bytes.
 const STATUS_BYTES: u64 = 64 * 1024;
-/// A pod name's longest form.
-const NAME_BYTES: usize = 40;
 
 /// The runtime directory, and the state directory where the stderr of dead pods is kept.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Runtime {
-    root: PathBuf,
-    state: PathBuf,
+    pub(crate) root: PathBuf,
+    pub(crate) state: PathBuf,
 }
 
 /// A pod that holds its lease.
@@ -110,31 +113,70 @@ impl Runtime {
         self.root.join("pods").join(name.as_str())
     }
 
-    /// Where a launcher sends a pod's stderr until the pod has its directory; `claim` takes it along.
+    /// Where a launcher sends a pod's stderr until the pod has its directory; it is taken along there.
     pub fn starting_log(&self, session: SessionId) -> Result<PathBuf, RegistryError> {
         let dir = self.root.join("starting");
         make_dir(&dir).map_err(at("make", &dir))?;
         Ok(dir.join(format!("{session}.log")))
     }
 
-    /// Takes the name in the row, with a fresh directory. What a dead pod of that name left is cleared away first.
-    pub fn claim(&self, row: Row) -> Result<ScopeLease, RegistryError> {
-        let _table = self.lock()?;
-        self.claim_locked(row)
+    /// Gives a pod that nobody lends to its row, its name and a fresh directory. With `unique` a taken name is numbered.
+    ///
+    /// The row says the pod's scope and who was above it (`ancestors`); a session with a living ancestor needs a ticket.
+    pub fn register(&self, row: Row, limits: TableLimits, unique: bool) -> Result<ScopeLease, RegistryError> {
+        let session = row.session;
+        self.when_free(|open| {
+            let since = ledger::now();
+            let next = open.table.register(Row { since, ..row.clone() }, limits, unique)?;
+            self.settle_in(open, next, session, None)
+        })
     }
 
-    /// Takes the name in the row or, if it is taken, the first free of `name-2`, `name-3` …
-    pub fn claim_unique(&self, row: Row) -> Result<ScopeLease, RegistryError> {
-        let _table = self.lock()?;
-        let base = row.name.clone();
-        for number in 1..=NAMES_TRIED {
-            let name = numbered(&base, number);
-            match self.claim_locked(Row { name, ..row.clone() }) {
-                Err(RegistryError::DuplicateName { .. }) => {}
-                done => return done,
-            }
+    /// Makes a row for a child, out of the lender's scope, and gives the ticket by which its process gets it.
+    pub fn lend(&self, lend: &Lend) -> Result<Ticket, RegistryError> {
+        let ticket = Ticket::draw().map_err(at("read", "/dev/urandom"))?;
+        self.when_free(|open| {
+            let patience = Millis::try_from(lend.patience.as_millis()).unwrap_or(Millis::MAX);
+            let place = Row {
+                socket: self.pod_dir(&lend.name).join("sock"),
+                ticket_hash: Some(ticket.hash()),
+                deadline: Some(ledger::now().saturating_add(patience)),
+                ..Row::nowhere(lend.name.clone(), lend.session)
+            };
+            let next = open.table.lend(lend, place)?;
+            let dir = open.fresh_dir(&lend.name)?;
+            let lease = dir.join("lease");
+            let made = open_lock(&lease).map(drop).map_err(at("make", lease));
+            made.and_then(|()| open.change(next)).inspect_err(|_| discard(&dir))
+        })?;
+        Ok(ticket)
+    }
+
+    /// Gives a child's process the row that was made for its session. What was lent stands there; `here` says only which
+    /// process it is.
+    pub fn adopt(&self, here: &Row, ticket: &Ticket) -> Result<ScopeLease, RegistryError> {
+        let mut open = self.open()?;
+        let next = open.table.adopt(here, &ticket.hash(), ledger::now())?;
+        let lost = || RegistryError::BadTicket { session: here.session };
+        let dir = self.pod_dir(&next.row(here.session).ok_or_else(lost)?.name);
+        let path = dir.join("lease");
+        let file = File::options().read(true).write(true).open(&path).map_err(at("open", &path))?;
+        lock_lease(&file, &path)?;
+        self.settle_in(&mut open, next, here.session, Some(file))
+    }
+
+    /// Takes back what was lent to a session whose process is gone or never came. Does nothing if nothing is lent.
+    pub fn withdraw(&self, session: SessionId) -> Result<(), RegistryError> {
+        let mut open = self.open()?;
+        let Some(row) = open.table.row(session) else { return Ok(()) };
+        let (name, dir) = (row.name.clone(), self.pod_dir(&row.name));
+        if open.leases.iter().any(|lease| lease.dir == dir && lease.life != Life::Gone) {
+            return Err(RegistryError::StillHeld { name });
         }
-        Err(RegistryError::NoFreeName { name: base, tried: NAMES_TRIED })
+        let next = open.table.release(session);
+        open.change(next)?;
+        open.bury_the_rest();
+        Ok(())
     }
 
     /// Who lives. What the dead left is cleared away by whoever looks.
@@ -144,15 +186,28 @@ impl Runtime {
         if !pods.try_exists().map_err(at("look at", &pods))? {
             return Ok(look);
         }
-        let _table = self.lock()?;
-        for found in fs::read_dir(&pods).map_err(at("read", &pods))? {
-            let dir = found.map_err(at("read", &pods))?.path();
-            if let Err(e) = self.look_at(&dir, &mut look) {
-                look.problems.push(e.to_string());
+        let open = self.open_any()?;
+        look.reclaimed = open.reclaimed;
+        look.problems = open.problems;
+        look.problems.extend(open.damage.map(|e| e.to_string()));
+        for lease in open.leases.into_iter().filter(|lease| lease.life == Life::Held) {
+            match live(lease, &open.table, &mut look.problems) {
+                Ok(found) => look.live.push(found),
+                Err(e) => look.problems.push(e.to_string()),
             }
         }
         look.live.sort_by(|a, b| a.row.name.cmp(&b.row.name));
         Ok(look)
+    }
+
+    /// The scope table, without the dead.
+    pub fn table(&self) -> Result<Table, RegistryError> {
+        Ok(self.open()?.table)
+    }
+
+    /// The first of these sessions that has a live pod.
+    pub fn ancestor(&self, of: &[SessionId]) -> Result<Option<Row>, RegistryError> {
+        Ok(self.table()?.first_living(of).cloned())
     }
 
     /// Holds `scope.lock` as long as the file lives.
@@ -172,152 +227,208 @@ impl Runtime {
         }
     }
 
-    fn claim_locked(&self, mut row: Row) -> Result<ScopeLease, RegistryError> {
-        let dir = self.pod_dir(&row.name);
-        make_dir(&dir).map_err(at("make", &dir))?;
-        let path = dir.join("lease");
-        let file = open_lock(&path).map_err(at("open", &path))?;
-        match ask_lock(|| file.try_lock()) {
-            Ok(()) => {}
-            Err(TryLockError::WouldBlock) => {
-                let holder = Row::read(&path).map_err(at("read", &path))?.map(Box::new);
-                return Err(RegistryError::DuplicateName { name: row.name, holder });
+    /// Opens the table and tries a change; while the only thing in the way is a dead pod whose commands are just ending,
+    /// tries again.
+    pub(crate) fn when_free<T>(
+        &self,
+        mut change: impl FnMut(&mut Open<'_>) -> Result<T, RegistryError>,
+    ) -> Result<T, RegistryError> {
+        let until = Instant::now() + FENCES_WAIT;
+        loop {
+            let mut open = self.open()?;
+            let refused = match change(&mut open) {
+                Err(e) if e.holder().is_some() => e,
+                done => return done,
+            };
+            let dir = refused.holder().map(|row| self.pod_dir(&row.name));
+            let dying = |lease: &Found| lease.life == Life::Dying && dir.as_ref() == Some(&lease.dir);
+            if Instant::now() >= until || !open.leases.iter().any(dying) {
+                return Err(refused);
             }
-            Err(TryLockError::Error(e)) => return Err(at("lock", path)(e)),
+            drop(open);
+            std::thread::sleep(FENCES_RETRY);
         }
-        let reclaimed = self.clear(&dir)?;
-        row.socket = dir.join("sock");
-        let lease = ScopeLease { file, row, runtime: self.clone(), reclaimed };
-        self.furnish(&lease, &dir).inspect_err(|_| {
-            // A claim that fails leaves nothing behind; if even that fails, the next look clears it.
-            drop(fs::remove_dir_all(&dir));
-        })?;
-        Ok(lease)
     }
 
-    /// Writes the row and makes what a pod finds in its directory.
-    fn furnish(&self, lease: &ScopeLease, dir: &Path) -> Result<(), RegistryError> {
-        lease.write_row().map_err(at("write", dir.join("lease")))?;
-        lease.beat()?;
+    /// Makes a table with a new row for this process true, and its directory fit to live in. `held` is its lease, if
+    /// there is one already.
+    fn settle_in(
+        &self,
+        open: &mut Open<'_>,
+        mut next: Table,
+        session: SessionId,
+        held: Option<File>,
+    ) -> Result<ScopeLease, RegistryError> {
+        let unknown = || RegistryError::UnknownPod { session };
+        let row = next.row_mut(session).ok_or_else(unknown)?;
+        row.socket = self.pod_dir(&row.name).join("sock");
+        let row = row.clone();
+        let adopting = held.is_some();
+        let dir = if adopting { self.pod_dir(&row.name) } else { open.fresh_dir(&row.name)? };
+        let move_in = || -> Result<File, RegistryError> {
+            let path = dir.join("lease");
+            let file = match held {
+                Some(file) => file,
+                None => {
+                    let file = open_lock(&path).map_err(at("open", &path))?;
+                    lock_lease(&file, &path)?;
+                    file
+                }
+            };
+            file.set_modified(SystemTime::now()).map_err(at("touch", &path))?;
+            self.furnish(session, &dir)?;
+            open.change(next)?;
+            Ok(file)
+        };
+        let file = move_in().inspect_err(|_| {
+            if !adopting {
+                discard(&dir);
+            }
+        })?;
+        let reclaimed = open.reclaimed.iter().find(|grave| grave.name == row.name.as_str()).cloned();
+        Ok(ScopeLease { file, row, runtime: self.clone(), reclaimed })
+    }
+
+    /// Makes what a pod finds in its directory.
+    fn furnish(&self, session: SessionId, dir: &Path) -> Result<(), RegistryError> {
         for name in ["tmp", "output"] {
             let path = dir.join(name);
             make_dir(&path).map_err(at("make", path))?;
         }
-        let starting = self.root.join("starting").join(format!("{}.log", lease.row.session));
+        let starting = self.root.join("starting").join(format!("{session}.log"));
         match fs::rename(&starting, dir.join("stderr.log")) {
             Err(e) if e.kind() != io::ErrorKind::NotFound => Err(at("move", starting)(e)),
             _ => Ok(()),
         }
     }
 
-    fn look_at(&self, dir: &Path, look: &mut Look) -> Result<(), RegistryError> {
-        let path = dir.join("lease");
-        let file = match File::open(&path) {
-            Ok(file) => file,
-            Err(e) if e.kind() == io::ErrorKind::NotFound => {
-                // Only a claim that died between two file operations leaves this, and none is under way now.
-                look.reclaimed.extend(self.bury(dir)?);
-                return Ok(());
-            }
-            Err(e) => return Err(at("open", path)(e)),
-        };
-        match ask_lock(|| file.try_lock_shared()) {
-            Ok(()) => {
-                look.reclaimed.extend(self.bury(dir)?);
-                return Ok(());
-            }
-            Err(TryLockError::WouldBlock) => {}
-            Err(TryLockError::Error(e)) => return Err(at("lock", path)(e)),
+    pub(crate) fn open(&self) -> Result<Open<'_>, RegistryError> {
+        let mut open = self.open_any()?;
+        match open.damage.take() {
+            Some(damage) => Err(damage),
+            None => Ok(open),
         }
-        let Some(row) = Row::read(&path).map_err(at("read", &path))? else {
-            return Err(at("read", path)(io::Error::new(io::ErrorKind::InvalidData, "held, but has no row")));
+    }
+
+    /// Takes `scope.lock`, reads the table, and clears away what is dead.
+    fn open_any(&self) -> Result<Open<'_>, RegistryError> {
+        let lock = self.lock()?;
+        let leases = self.survey()?;
+        let mut open = Open {
+            runtime: self,
+            _lock: lock,
+            table: Table::default(),
+            leases,
+            reclaimed: Vec::new(),
+            unburied: Vec::new(),
+            problems: Vec::new(),
+            damage: None,
         };
-        let beat = file.metadata().and_then(|found| found.modified()).map_err(at("look at", path))?;
-        let beat_age = SystemTime::now().duration_since(beat).unwrap_or_default();
-        let status = read_status(&dir.join("status.json")).unwrap_or_else(|e| {
-            look.problems.push(e.to_string());
-            None
-        });
-        look.live.push(Live { row, status, beat_age });
+        match ledger::read(&self.root, &open.leases) {
+            Ok(read) => {
+                open.problems = read.problems;
+                open.table = read.table;
+                let next = open.table.reclaim(&ledger::dead(&open.table, &open.leases, ledger::now()));
+                if read.mended || next != open.table {
+                    open.damage = open.change(next).err();
+                }
+            }
+            Err(e) => open.damage = Some(e),
+        }
+        if open.damage.is_none() {
+            open.bury_the_rest();
+        }
+        Ok(open)
+    }
+}
+
+/// The table while `scope.lock` is held, and what was found beside it.
+pub(crate) struct Open<'a> {
+    runtime: &'a Runtime,
+    _lock: File,
+    pub(crate) table: Table,
+    pub(crate) leases: Vec<Found>,
+    reclaimed: Vec<Reclaimed>,
+    /// Directories of the dead that could not be cleared away, and why.
+    unburied: Vec<(PathBuf, RegistryError)>,
+    problems: Vec<String>,
+    /// Why nothing can be changed.
+    damage: Option<RegistryError>,
+}
+
+impl Open<'_> {
+    /// Makes the next table the table.
+    pub(crate) fn change(&mut self, mut next: Table) -> Result<(), RegistryError> {
+        next.generation = self.table.generation.saturating_add(1);
+        ledger::write(&self.runtime.root, &self.table, &next)?;
+        self.table = next;
         Ok(())
     }
 
-    /// Clears a dead pod's directory and removes it, the lease last of all but before its lock goes.
-    fn bury(&self, dir: &Path) -> Result<Option<Reclaimed>, RegistryError> {
-        let reclaimed = self.clear(dir)?;
-        remove_tree(dir).map_err(at("remove", dir))?;
-        Ok(reclaimed)
-    }
-
-    /// Removes everything from a dead pod's directory but the lease, and keeps the end of its stderr.
-    fn clear(&self, dir: &Path) -> Result<Option<Reclaimed>, RegistryError> {
-        let lease = dir.join("lease");
-        let (session, unread) = match Row::read(&lease).map_err(at("read", lease)) {
-            Ok(row) => (row.map(|row| row.session), None),
-            Err(e) => (None, Some(e.to_string())),
-        };
-        let (stderr, unkept) = match self.keep_stderr(dir, session) {
-            Ok(kept) => (kept, None),
-            Err(e) => (None, Some(e.to_string())),
-        };
-        let problem = unread.or(unkept);
-        let mut found_any = session.is_some() || problem.is_some();
-        for found in fs::read_dir(dir).map_err(at("read", dir))? {
-            let found = found.map_err(at("read", dir))?;
-            if found.file_name() == "lease" {
+    /// Removes the directories that belong to no row and in which nobody lives.
+    pub(crate) fn bury_the_rest(&mut self) {
+        let mut kept = Vec::new();
+        for lease in std::mem::take(&mut self.leases) {
+            let needed = self.table.pods.iter().any(|row| lease.dir.ends_with(row.name.as_str()));
+            if needed || lease.life != Life::Gone {
+                kept.push(lease);
                 continue;
             }
-            found_any = true;
-            let path = found.path();
-            if found.file_name() == FENCES && self.keep_fences(&path)? {
-                continue;
+            match self.runtime.bury(&lease) {
+                Ok(grave) => self.reclaimed.extend(grave),
+                Err(e) => {
+                    self.problems.push(e.to_string());
+                    self.unburied.push((lease.dir.clone(), e));
+                }
             }
-            let is_dir = found.file_type().map_err(at("look at", &path))?.is_dir();
-            let removed = if is_dir { fs::remove_dir_all(&path) } else { fs::remove_file(&path) };
-            removed.map_err(at("remove", path))?;
         }
-        let name = dir.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-        Ok(found_any.then_some(Reclaimed { name, session, stderr, problem }))
+        self.leases = kept;
     }
 
-    /// Moves what a dead pod's fences noted to where the next pod finds it. Says whether there was anything.
-    fn keep_fences(&self, path: &Path) -> Result<bool, RegistryError> {
-        let noted = fs::symlink_metadata(path).map_err(at("look at", path))?;
-        if !noted.is_file() || noted.len() == 0 {
-            return Ok(false);
+    /// A new directory for a pod.
+    fn fresh_dir(&mut self, name: &PodName) -> Result<PathBuf, RegistryError> {
+        let dir = self.runtime.pod_dir(name);
+        if let Some(place) = self.unburied.iter().position(|(left, _)| *left == dir) {
+            return Err(self.unburied.remove(place).1);
         }
-        let left = self.root.join("left");
-        make_dir(&left).map_err(at("make", &left))?;
-        // Its inode's number is its own as long as it lies there.
-        fs::rename(path, left.join(noted.ino().to_string())).map_err(at("move", path))?;
-        Ok(true)
+        make_dir(&dir).map_err(at("make", &dir))?;
+        Ok(dir)
     }
+}
 
-    /// The notes of dead pods' fences, of what they could not remove. Whoever has dealt with one removes the file.
-    pub fn left_fences(&self) -> Result<Vec<PathBuf>, RegistryError> {
-        let left = self.root.join("left");
-        match fs::read_dir(&left) {
-            Ok(found) => {
-                let paths: io::Result<_> = found.map(|entry| Ok(entry?.path())).collect();
-                paths.map_err(at("read", left))
+/// Clears away what a refused change had made. If that fails, whoever looks next does it.
+fn discard(dir: &Path) {
+    drop(fs::remove_dir_all(dir));
+}
+
+fn lock_lease(file: &File, path: &Path) -> Result<(), RegistryError> {
+    let until = Instant::now() + LEASE_WAIT;
+    loop {
+        match ask_lock(|| file.try_lock()) {
+            Ok(()) => return Ok(()),
+            Err(TryLockError::WouldBlock) if Instant::now() < until => std::thread::sleep(LOCK_RETRY),
+            Err(TryLockError::WouldBlock) => {
+                return Err(RegistryError::LockBusy { path: path.to_owned(), seconds: LEASE_WAIT.as_secs() });
             }
-            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
-            Err(e) => Err(at("read", left)(e)),
+            Err(TryLockError::Error(e)) => return Err(at("lock", path)(e)),
         }
     }
+}
 
-    fn keep_stderr(&self, dir: &Path, session: Option<SessionId>) -> Result<Option<PathBuf>, RegistryError> {
-        let from = dir.join("stderr.log");
-        let (Some(session), Some(bytes)) = (session, tail(&from, STDERR_BYTES).map_err(at("read", from))?)
-        else {
-            return Ok(None);
-        };
-        let kept = self.state.join("pods");
-        make_dir(&kept).map_err(at("make", &kept))?;
-        let path = kept.join(format!("{session}.log"));
-        replace(&path, &bytes).map_err(at("write", &path))?;
-        Ok(Some(path))
-    }
+fn live(lease: Found, table: &Table, problems: &mut Vec<String>) -> Result<Live, RegistryError> {
+    let path = lease.dir.join("lease");
+    let named = table.pods.iter().find(|row| lease.dir.ends_with(row.name.as_str()));
+    let Some(row) = named.cloned().or(lease.row) else {
+        let why = lease.damage.unwrap_or_else(|| "held, but has no row".to_owned());
+        return Err(at("read", path)(io::Error::new(io::ErrorKind::InvalidData, why)));
+    };
+    let beat = fs::metadata(&path).and_then(|found| found.modified()).map_err(at("look at", path))?;
+    let beat_age = SystemTime::now().duration_since(beat).unwrap_or_default();
+    let status = read_status(&lease.dir.join("status.json")).unwrap_or_else(|e| {
+        problems.push(e.to_string());
+        None
+    });
+    Ok(Live { row, status, beat_age })
 }
 
 fn read_status(path: &Path) -> Result<Option<PodStatus>, RegistryError> {
@@ -326,15 +437,4 @@ fn read_status(path: &Path) -> Result<Option<PodStatus>, RegistryError> {
     };
     let status = serde_json::from_slice(&bytes).map_err(io::Error::from).map_err(at("understand", path))?;
     Ok(Some(status))
-}
-
-/// `name`, `name-2`, `name-3` …, shortened so that it stays a name.
-fn numbered(base: &PodName, number: u32) -> PodName {
-    if number == 1 {
-        return base.clone();
-    }
-    let suffix = format!("-{number}");
-    let room = NAME_BYTES - suffix.len();
-    let stem: String = base.as_str().chars().take(room).collect();
-    PodName::from_any(&format!("{}{suffix}", stem.trim_end_matches('-')))
 }

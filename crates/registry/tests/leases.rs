@@ -10,7 +10,7 @@ use std::time::{Duration, SystemTime};
 
 use minke_record::{Ids, PodName, SessionId};
 use minke_registry::{
-    Paths, PodStatus, RegistryError, Row, Runtime, SOCKET_PATH_BYTES, SocketPath, Surroundings,
+    Paths, PodStatus, RegistryError, Row, Runtime, SOCKET_PATH_BYTES, SocketPath, Surroundings, TableLimits,
 };
 
 const CHILD_HOME: &str = "MINKE_REGISTRY_TEST_HOME";
@@ -66,7 +66,7 @@ fn am_the_child() -> bool {
     let runtime = runtime(Path::new(&home));
     fs::write(runtime.starting_log(session(9)).expect("it can be made"), "last words\n")
         .expect("it can be written");
-    let lease = runtime.claim(row(&pod, 9)).expect("the name is free");
+    let lease = runtime.register(row(&pod, 9), TableLimits::default(), false).expect("the name is free");
     let _listener = UnixListener::bind(lease.socket()).expect("the directory is fresh");
     lease.write_manifest("# none\n").expect("it can be written");
     writeln!(std::io::stdout(), "{HELD}").expect("the parent reads");
@@ -89,7 +89,7 @@ fn a_killed_pod_is_not_shown_and_its_name_is_free() {
     assert_eq!(look.live[0].row.pid, child.id());
     assert_eq!(look.live[0].row.session, session(9));
     assert!(look.by_name(&name("busy")).is_some() && look.by_session(session(9)).is_some());
-    let e = runtime.claim(row("busy", 1)).unwrap_err();
+    let e = runtime.register(row("busy", 1), TableLimits::default(), false).unwrap_err();
     assert!(matches!(&e, RegistryError::DuplicateName { holder: Some(h), .. } if h.pid == child.id()), "{e}");
     assert!(e.to_string().contains(&format!("process {}", child.id())), "{e}");
 
@@ -99,7 +99,7 @@ fn a_killed_pod_is_not_shown_and_its_name_is_free() {
     // The directory with its stale socket is still there; claiming the name clears it.
     let socket = runtime.pod_dir(&name("busy")).join("sock");
     assert!(socket.exists());
-    let lease = runtime.claim(row("busy", 2)).unwrap();
+    let lease = runtime.register(row("busy", 2), TableLimits::default(), false).unwrap();
     assert!(!socket.exists());
     let kept = lease.reclaimed().unwrap();
     assert_eq!((kept.session, &kept.problem), (Some(session(9)), &None));
@@ -140,7 +140,7 @@ fn one_name_has_one_holder_under_a_race() {
             scope.spawn(move || {
                 use std::sync::atomic::Ordering::SeqCst;
                 for _ in 0..ROUNDS {
-                    match runtime.claim(row("one", thread)) {
+                    match runtime.register(row("one", thread), TableLimits::default(), false) {
                         Ok(lease) => {
                             assert_eq!(holders.fetch_add(1, SeqCst), 0, "two holders of one name");
                             wins.fetch_add(1, SeqCst);
@@ -168,16 +168,16 @@ fn a_taken_name_gets_a_number() {
     let home = tempfile::tempdir().unwrap();
     let runtime = runtime(home.path());
     let long = "x".repeat(40);
-    let first = runtime.claim_unique(row(&long, 1)).unwrap();
-    let second = runtime.claim_unique(row(&long, 2)).unwrap();
-    let third = runtime.claim_unique(row(&long, 3)).unwrap();
+    let first = runtime.register(row(&long, 1), TableLimits::default(), true).unwrap();
+    let second = runtime.register(row(&long, 2), TableLimits::default(), true).unwrap();
+    let third = runtime.register(row(&long, 3), TableLimits::default(), true).unwrap();
     assert_eq!(first.row().name.as_str(), long);
     assert_eq!(second.row().name.as_str(), format!("{}-2", "x".repeat(38)));
     assert_eq!(third.row().name.as_str(), format!("{}-3", "x".repeat(38)));
     assert_eq!(runtime.look().unwrap().live.len(), 3);
     second.release().unwrap();
     assert_eq!(
-        runtime.claim_unique(row(&long, 4)).unwrap().row().name.as_str(),
+        runtime.register(row(&long, 4), TableLimits::default(), true).unwrap().row().name.as_str(),
         format!("{}-2", "x".repeat(38))
     );
 }
@@ -186,7 +186,7 @@ fn a_taken_name_gets_a_number() {
 fn everything_of_a_pod_is_private_and_goes_with_it() {
     let home = tempfile::tempdir().unwrap();
     let runtime = runtime(home.path());
-    let lease = runtime.claim(row("neat", 1)).unwrap();
+    let lease = runtime.register(row("neat", 1), TableLimits::default(), false).unwrap();
     let status = PodStatus {
         pod_name: name("neat"),
         session: session(1),
@@ -222,7 +222,7 @@ fn everything_of_a_pod_is_private_and_goes_with_it() {
 fn a_pod_that_stopped_beating_shows_as_stuck() {
     let home = tempfile::tempdir().unwrap();
     let runtime = runtime(home.path());
-    let lease = runtime.claim(row("slow", 1)).unwrap();
+    let lease = runtime.register(row("slow", 1), TableLimits::default(), false).unwrap();
     let beaten = |age: u64| {
         let file = fs::File::options().write(true).open(lease.dir().join("lease")).unwrap();
         file.set_modified(SystemTime::now() - Duration::from_secs(age)).unwrap();
@@ -245,7 +245,7 @@ fn a_half_made_or_damaged_directory_stops_nobody() {
     }
     fs::write(dirs[1].join("lease"), "").unwrap();
     fs::write(dirs[2].join("lease"), "{\"name\":\"to").unwrap();
-    let lease = runtime.claim(row("torn", 1)).unwrap();
+    let lease = runtime.register(row("torn", 1), TableLimits::default(), false).unwrap();
     assert!(lease.reclaimed().unwrap().problem.as_ref().unwrap().contains("not a row"));
     let look = runtime.look().unwrap();
     assert_eq!((look.live.len(), look.problems.len()), (1, 0), "{look:?}");
@@ -260,9 +260,11 @@ fn a_half_made_or_damaged_directory_stops_nobody() {
 fn a_cleaned_runtime_directory_costs_nobody_else_his() {
     let home = tempfile::tempdir().unwrap();
     let runtime = runtime(home.path());
-    let first = runtime.claim(row("same", 1)).unwrap();
+    // Of a process that is gone: else its scope would stay its own.
+    let first = Row { start_time: 1, ..row("same", 1) };
+    let first = runtime.register(first, TableLimits::default(), false).unwrap();
     fs::remove_dir_all(first.dir()).unwrap();
-    let second = runtime.claim(row("same", 2)).unwrap();
+    let second = runtime.register(row("same", 2), TableLimits::default(), false).unwrap();
     let e = first.release().unwrap_err();
     assert!(matches!(e, RegistryError::LeaseLost { .. }), "{e}");
     assert!(second.dir().join("lease").exists());
@@ -274,7 +276,7 @@ fn a_socket_on_a_long_path_is_bound_and_reached() {
     let home = tempfile::tempdir().unwrap();
     let deep = home.path().join("d".repeat(100)).join("e".repeat(100));
     fs::create_dir_all(&deep).unwrap();
-    let lease = runtime(&deep).claim(row("far", 1)).unwrap();
+    let lease = runtime(&deep).register(row("far", 1), TableLimits::default(), false).unwrap();
     assert!(lease.socket().as_os_str().len() > SOCKET_PATH_BYTES);
     assert!(UnixListener::bind(lease.socket()).is_err(), "else there is nothing to show");
     let listener = {
