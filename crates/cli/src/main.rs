@@ -32,6 +32,7 @@ mod settings;
 mod spoken;
 mod stop;
 mod tail;
+mod tour;
 mod transcript;
 mod trust;
 mod undo;
@@ -106,6 +107,8 @@ enum Command {
     Paths(paths::Paths),
     /// A script served over loopback HTTP in all four wire formats, to test any client against
     MockLlm(mock_llm::MockLlm),
+    /// What Minke is about, shown on real pods in a directory of its own: no key, no network, some seconds
+    Tour(tour::Tour),
     /// The shapes of the pod protocol
     Schema(schema::Schema),
     /// One pod's process; started by the other commands
@@ -188,6 +191,7 @@ async fn talk(command: Command, around: &Surroundings, screen: &Screen) -> Resul
         Command::Answer(answer) => answer::run(answer, around, screen).await,
         Command::Undo(undo) => undo::run(undo, around, screen).await,
         Command::MockLlm(mock) => mock_llm::run(mock, around, screen).await,
+        Command::Tour(tour) => Box::pin(tour::run(tour, around, screen)).await,
         Command::Hooks(hooks) => Box::pin(hooks::run(hooks, around, screen)).await,
         Command::Ps(_)
         | Command::Fork(_)

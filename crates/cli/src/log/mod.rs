@@ -5,6 +5,9 @@ mod repair;
 mod show;
 mod verify;
 
+pub(crate) use show::line;
+pub(crate) use verify::check;
+
 use clap::Subcommand;
 use minke_client::{Home, find};
 use minke_record::SessionId;

@@ -63,7 +63,7 @@ pub(crate) fn run(show: &Show, around: &Surroundings, screen: &Screen) -> Result
 }
 
 /// `17 12:30:01.250 tool_result  done: added one line`
-fn line(entry: &Entry) -> String {
+pub(crate) fn line(entry: &Entry) -> String {
     let seconds = entry.ts / 1_000;
     let (hour, minute, second, millis) =
         (seconds / 3_600 % 24, seconds / 60 % 60, seconds % 60, entry.ts % 1_000);

@@ -22,10 +22,10 @@ pub(crate) struct Verify {
 }
 
 /// What was found in one session.
-struct Verdict {
+pub(crate) struct Verdict {
     id: SessionId,
-    entries: u64,
-    problems: Vec<String>,
+    pub(crate) entries: u64,
+    pub(crate) problems: Vec<String>,
     notes: Vec<String>,
 }
 
@@ -50,7 +50,7 @@ pub(crate) fn run(args: &Verify, around: &Surroundings, screen: &Screen) -> Resu
 }
 
 /// A session that cannot be read is a session with a problem, not the end of the check.
-fn check(store: &dyn minke_session::Store, id: SessionId) -> Verdict {
+pub(crate) fn check(store: &dyn minke_session::Store, id: SessionId) -> Verdict {
     let mut audit = Audit::new();
     match verify(store, id, &mut |entry| audit.see(entry)) {
         Ok(found) => {

@@ -1,0 +1,2 @@
+# Feet to centimetres, rounded down.
+echo $(($1 * 30))

@@ -1,0 +1,2 @@
+# Pounds to grams, rounded down.
+echo $(($1 * 450))

@@ -1,0 +1,4 @@
+# Would go on for hours: whoever runs it is interrupted.
+while :; do
+    sleep 1
+done
