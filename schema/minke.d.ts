@@ -225,6 +225,19 @@ export type Block = {
   kind: "unknown";
 };
 
+/** What a pod may spend, over its whole session; what is absent is not limited. */
+export type Budget = {
+  usd?: number | null;
+  /** Input and output together. */
+  tokens?: number | null;
+  /** Requests; every pod counts its own. */
+  turns?: number | null;
+  /** Seconds since the session began. */
+  wall_s?: number | null;
+  /** Spawns, counted down. */
+  children?: number | null;
+};
+
 /** A call's name, as the model (or the client that made it) gave it. */
 export type CallId = string;
 
@@ -280,12 +293,20 @@ export type CheckpointParams = {
   state: unknown;
 };
 
+/** A child that begins to live and to hold a loan, or one that was another pod's child and is this one's now. */
 export type Child = {
   session: SessionId;
   name: PodName;
   call_id: CallId;
   scope: Scope;
-  budget?: unknown;
+  /** What is taken out of this pod's budget for it, in this life of it. */
+  budget?: Budget | null;
+  /** The pod that had lent it its scope, if it was adopted from there. */
+  adopted_from?: SessionId | null;
+  /** Its own clone of the workspace, if it has one. */
+  clone?: CloneOf | null;
+  /** What it had spent under the pod that it was adopted from, in lives that have ended there. */
+  spent?: Spent | null;
 };
 
 export type ChildEnd = {
@@ -293,7 +314,8 @@ export type ChildEnd = {
   name: PodName;
   outcome: ChildOutcome;
   exit?: number | null;
-  spent?: unknown;
+  /** In this life of it, by it and everything below it. */
+  spent?: Spent | null;
 };
 
 export type ChildEnded = {
@@ -301,10 +323,10 @@ export type ChildEnded = {
   name: PodName;
   outcome: ChildOutcome;
   exit?: number | null;
-  spent?: unknown;
+  spent?: Spent | null;
 };
 
-export type ChildOutcome = "failed_to_start" | "slept" | "stopped" | "crashed" | (string & {});
+export type ChildOutcome = "failed_to_start" | "slept" | "stopped" | "crashed" | "returned" | (string & {});
 
 export type ChildRow = {
   session: SessionId;
@@ -316,7 +338,7 @@ export type ChildStarted = {
   name: PodName;
   call_id: CallId;
   scope: Scope;
-  budget?: unknown;
+  budget?: Budget | null;
 };
 
 export type Class = "pure" | "verifiable" | "once" | (string & {});
@@ -326,6 +348,14 @@ export type ClientInfo = {
   version?: string;
   /** A pod that speaks names its session. */
   session?: SessionId | null;
+};
+
+/** A clone of the workspace that a child works in. */
+export type CloneOf = {
+  /** Where it lies. */
+  path: string;
+  /** Its own branch. */
+  branch: string;
 };
 
 /** News of a command that a call runs. */
@@ -449,6 +479,10 @@ export type Dispatched = {
   class: Class;
   action: Action;
   preview?: Preview | null;
+  /** When. */
+  at?: number;
+  /** The mind carries it out itself. */
+  own?: boolean;
 };
 
 /** A whole block; a very long one is the name of a blob. */
@@ -685,7 +719,14 @@ export type Facts = {
   recorded?: number;
   /** A request without its end: the reservation counts as spent. */
   open_llm?: OpenLlm | null;
-  budget?: unknown;
+  /** What requests had reserved whose use nobody knows: the process died, or the stream broke first. */
+  unended?: Spent;
+  /** How many requests this session has made itself, a fork without its parent's. */
+  requests?: number;
+  /** What `set{budget}` has set; over what manifest and mandate say. */
+  budget?: Budget | null;
+  /** What children that have ended had spent, and how many were spawned. */
+  children_spent?: Spent;
   tasks?: Array<TaskFact>;
   /** The highest number that a task has had: numbers are not used again. */
   task_ids?: number;
@@ -812,6 +853,11 @@ export type HistoryItem = {
 };
 
 export type Holder = "pod" | "visit" | (string & {});
+
+export type HowEnded = {
+  outcome: ChildOutcome;
+  exit?: number | null;
+};
 
 export type Id = string | number;
 
@@ -1284,11 +1330,27 @@ export type OpenCall = {
   by?: Actor | null;
 };
 
+/** A child that this pod remembers: its name stays taken as long. */
 export type OpenChild = {
   session: SessionId;
   name: PodName;
   call_id: CallId;
   scope: Scope;
+  budget?: Budget | null;
+  adopted_from?: SessionId | null;
+  clone?: CloneOf | null;
+  /** Its process is known to have been ready in this life of it. */
+  ready?: boolean;
+  /** How this life of it ended; while it is absent the loan is out. */
+  ended?: HowEnded | null;
+  /** It has lived before this life of it. */
+  lived?: boolean;
+  /** What it has spent in earlier lives. */
+  spent?: Spent;
+  /** What it has asked and, as far as is known, not been answered. */
+  asks?: Array<OpenAsk>;
+  /** The newest report of it that a WaitPods may return, by the `seq` of its `inbox` entry. */
+  reported?: number | null;
 };
 
 /** A command that runs, with its last output. */
@@ -1303,6 +1365,8 @@ export type OpenCommand = {
 export type OpenLlm = {
   call: number;
   reserved: Reserved;
+  /** What it used is known and counted. */
+  counted?: boolean;
 };
 
 export type OpenRun = {
@@ -1874,6 +1938,18 @@ export type SnapshotFile = {
 
 export type SnapshotWhen = "before" | "after" | (string & {});
 
+/** What was spent, by a pod and everything below it. */
+export type Spent = {
+  usd?: number;
+  tokens?: number;
+  /** Requests. */
+  turns?: number;
+  /** Spawns. */
+  children?: number;
+  /** Requests whose price nobody knows. */
+  unknown_cost?: number;
+};
+
 /** What a run or a job is doing when no other entry says so. */
 export type StateChange = {
   state: StateWord;
@@ -1980,6 +2056,8 @@ export type ToolDispatch = {
   by?: Actor | null;
   /** If they are not the model's own. */
   arguments?: Text | null;
+  /** The mind carries it out itself and may have to wait for what comes of it (calls about other pods). */
+  own?: boolean;
 };
 
 /** `tool/invoke`: the thread's pod runs it, through its own gate. */

@@ -425,6 +425,8 @@ fn boot(
         route: found.route,
         no_route: found.no_route,
         fallbacks: found.fallbacks,
+        costs: found.costs,
+        socket: row.socket.to_string_lossy().into_owned(),
         fence: kit.tier,
         own: kit.own.clone(),
         // Filled in by whoever has them.

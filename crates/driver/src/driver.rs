@@ -333,6 +333,7 @@ impl Driver {
         if let Some(reference) = &set.model {
             match routes::named(reference, &self.around) {
                 Ok((canonical, resolved)) => {
+                    changes.cost = Some(routes::cost(&resolved));
                     self.models.know(resolved.route.clone(), resolved.model);
                     self.introduction.route = Some(resolved.route.clone());
                     self.introduction.window = resolved.context_window;
@@ -384,8 +385,8 @@ impl Driver {
         let found = routes::look_up(section, &self.around, &mut self.models);
         self.introduction.route.clone_from(&found.route);
         self.introduction.window = found.window;
-        let routes::Found { route, no_route, fallbacks, alerts, .. } = found;
-        self.take(What::Routes { route, no_route, fallbacks });
+        let routes::Found { route, no_route, fallbacks, costs, alerts, .. } = found;
+        self.take(What::Routes { route, no_route, fallbacks, costs });
         for message in alerts {
             self.take(What::Alert { level: AlertLevel::Warn, source: AlertSource::Worker, message });
         }

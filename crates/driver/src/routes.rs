@@ -5,10 +5,14 @@
 
 use minke_llm::{Around, ModelRequest, Resolved};
 use minke_manifest::ModelSection;
+use minke_pod::{Cost, Price};
 use minke_record::Route;
 
 use crate::carrying::chain;
 use crate::models::Models;
+
+/// Prices are written for so many tokens.
+const MILLION: f64 = 1_000_000.0;
 
 /// What was found.
 #[derive(Debug, Default)]
@@ -17,6 +21,8 @@ pub(crate) struct Found {
     /// Why there is no route.
     pub(crate) no_route: String,
     pub(crate) fallbacks: Vec<Route>,
+    /// What is known of the prices of all of them.
+    pub(crate) costs: Vec<Cost>,
     /// Tokens that the model can read; absent if nobody knows.
     pub(crate) window: Option<u64>,
     /// What the person should know.
@@ -33,6 +39,7 @@ pub(crate) fn look_up(section: &ModelSection, around: &Around, models: &mut Mode
     }
     match at_hand(&wanted, around) {
         Ok(resolved) => {
+            found.costs.push(cost(&resolved));
             models.know(resolved.route.clone(), resolved.model);
             found.route = Some(resolved.route);
             found.window = resolved.context_window;
@@ -43,6 +50,7 @@ pub(crate) fn look_up(section: &ModelSection, around: &Around, models: &mut Mode
     for reference in &section.fallback {
         match at_hand(&ModelRequest::from(reference.as_str()), around) {
             Ok(resolved) => {
+                found.costs.push(cost(&resolved));
                 models.know(resolved.route.clone(), resolved.model);
                 found.fallbacks.push(resolved.route);
                 found.alerts.extend(resolved.alerts);
@@ -51,6 +59,25 @@ pub(crate) fn look_up(section: &ModelSection, around: &Around, models: &mut Mode
         }
     }
     found
+}
+
+/// What a request may come to at worst. A kind of token whose price is unknown makes all of it unknown.
+pub(crate) fn cost(resolved: &Resolved) -> Cost {
+    let prices = resolved.prices;
+    let long = prices.long;
+    let dearest = |usual: [Option<f64>; 3], long: Option<[Option<f64>; 3]>| {
+        // The first one counts; others that are not known are not charged by this provider.
+        let known = usual[0].is_some() && long.is_none_or(|long| long[0].is_some());
+        let all = usual.into_iter().chain(long.into_iter().flatten()).flatten();
+        known.then(|| all.fold(0.0, f64::max) / MILLION)
+    };
+    let input = dearest(
+        [prices.input, prices.cache_read, prices.cache_write],
+        long.map(|long| [long.input, long.cache_read, long.cache_write]),
+    );
+    let output = dearest([prices.output, None, None], long.map(|long| [long.output, None, None]));
+    let price = input.zip(output).map(|(input, output)| Price { input, output });
+    Cost { route: resolved.route.clone(), max_output: resolved.max_output, price }
 }
 
 /// The model that a manifest wants.

@@ -309,6 +309,7 @@ mod tests {
             verdict,
             by: None,
             arguments: None,
+            own: false,
         };
         let files = Large::Here(vec![SnapshotFile { mode: 0, ..file(missing, "") }]);
         let before =

@@ -3,8 +3,8 @@
 use minke_pod::{Given, Live, LiveWhat, OpenBlock, Phase, Reply, Status, Waiting};
 use minke_protocol::{
     Activity, AlertEvent, Block, CallReply, CompactFailed, CompactStart, Delta, DequeueReply, Event,
-    InFlight, LlmRetry, Nothing, Refusal, ReplyData, RewindReply, RunReply, StatusEvent, ToolCallArgsDelta,
-    ToolCallStart, WaitReply,
+    InFlight, LlmRetry, Nothing, Refusal, ReplyData, RestorePodReply, RewindReply, RunReply, StatusEvent,
+    ToolCallArgsDelta, ToolCallStart, WaitReply,
 };
 use minke_record::{Millis, Position};
 
@@ -96,6 +96,9 @@ pub(crate) fn reply(
         Given::Input(segments) if method == "dequeue" => ReplyData::ok(&DequeueReply { segments }),
         Given::Input(input) => ReplyData::ok(&RewindReply { input }),
         Given::Call(call_id) => ReplyData::ok(&CallReply { call_id }),
+        Given::Restored { name, session, socket } => {
+            ReplyData::ok(&RestorePodReply { name, session, socket: Some(socket) })
+        }
         Given::Waited { reached } => ReplyData::ok(&WaitReply { holds: reached, status, head }),
     })
 }

@@ -212,6 +212,7 @@ impl Pod {
                 verdict,
                 by: call.by.clone(),
                 arguments: kept.then(|| call.arguments.clone()),
+                own: matches!(own, Some(Own::Pods(_))),
             },
         );
         if let Some(file) = before {

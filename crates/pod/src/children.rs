@@ -4,7 +4,7 @@
 //! a child may spend (`budget`), reports of this pod to its own parent (`outbox`).
 
 use minke_record::{
-    Child, ChildEnd, ChildEnded, ChildOutcome, OpenCall, OpenChild, OutboxAck, Outcome, PodsCall, Scope,
+    Child, ChildEnd, ChildOutcome, HowEnded, OpenCall, OpenChild, OutboxAck, Outcome, PodsCall, Scope,
 };
 
 use crate::calls::Settled;
@@ -27,8 +27,10 @@ impl State {
             clone: e.clone.clone(),
             ready: false,
             ended: None,
+            lived: before.is_some(),
             spent,
             reported: None,
+            asks: Vec::new(),
         });
     }
 
@@ -45,7 +47,7 @@ impl State {
         }
         let child = &mut self.facts.children[at];
         child.spent = child.spent.plus(&spent);
-        child.ended = Some(ChildEnded { outcome: e.outcome.clone(), exit: e.exit });
+        child.ended = Some(HowEnded { outcome: e.outcome.clone(), exit: e.exit });
     }
 
     /// The children that hold a loan.

@@ -10,10 +10,10 @@ use minke_manifest::Manifest;
 use minke_record::{
     About, ActorKind, Answer, AnsweredAsk, Ask, AssistantItem, CallId, CallStage, Decision, DequeueReason,
     Dequeued, Dispatched, EndResult, EndedRun, Entry, Facts, Goal, GoalChange, GoalFact, Granted, History,
-    Holder, Inbox, Invoke, Item, Kind, LlmCall, LlmEnd, LlmUsage, Millis, Note, OpDone, OpGave, OpenAsk,
-    OpenCall, OpenLlm, OpenRun, Opened, PodEvent, Purpose, QueueMode, Queued, QueuedInput, Report, RunId,
-    RunResult, SegmentStart, SessionStart, SnapshotWhen, StateWord, SystemEntry, SystemKind, Task, TaskFact,
-    TaskStatus, ToolDispatch, ToolResult, Trigger, TurnEnd, UserInput, flatten, limits,
+    Holder, Inbox, Invoke, Item, Kind, LlmCall, LlmEnd, LlmOutcome, LlmUsage, Millis, Note, OpDone, OpGave,
+    OpenAsk, OpenCall, OpenLlm, OpenRun, Opened, PodEvent, Purpose, QueueMode, Queued, QueuedInput, Report,
+    Reserved, RunId, RunResult, SegmentStart, SessionStart, SnapshotWhen, StateWord, SystemEntry, SystemKind,
+    Task, TaskFact, TaskStatus, ToolDispatch, ToolResult, Trigger, TurnEnd, UserInput, flatten, limits,
 };
 
 use crate::gate::Limits;
@@ -79,6 +79,9 @@ impl State {
             }
             Kind::ConfigChanged(e) => {
                 self.facts.config.insert(e.key.clone(), e.value.clone());
+                if e.key == crate::budget::KEY {
+                    self.facts.budget = serde_json::from_value(e.value.clone()).ok();
+                }
                 self.read_manifest();
             }
             Kind::Renamed(e) => self.facts.name = Some(e.name.clone()),
@@ -292,7 +295,12 @@ impl State {
 
     fn request_made(&mut self, e: &LlmCall) {
         self.facts.llm_calls = e.call.saturating_add(1);
-        self.facts.open_llm = Some(OpenLlm { call: e.call, reserved: e.reserved.clone() });
+        self.facts.requests = self.facts.requests.saturating_add(1);
+        if let Some(lost) = self.facts.open_llm.take().filter(|open| !open.counted) {
+            // The process died before it ended: nobody will ever know what it used.
+            self.facts.unended = self.facts.unended.plus(&crate::budget::reserved(&lost.reserved));
+        }
+        self.facts.open_llm = Some(OpenLlm { call: e.call, reserved: e.reserved.clone(), counted: false });
         if e.purpose == Purpose::Turn {
             self.facts.since_task = self.facts.since_task.saturating_add(1);
         }
@@ -330,13 +338,21 @@ impl State {
             Some(cost) => usage.cost_usd += cost,
             None => usage.unknown_cost += 1,
         }
+        if let Some(open) = self.facts.open_llm.as_mut().filter(|open| open.call == e.call) {
+            open.counted = true;
+        }
     }
 
     fn request_ended(&mut self, e: &LlmEnd) {
         self.facts.llm_ended += 1;
         self.facts.recorded = self.facts.recorded.saturating_add(e.stream_bytes.unwrap_or(0));
-        if self.facts.open_llm.as_ref().is_some_and(|open| open.call == e.call) {
-            self.facts.open_llm = None;
+        if let Some(open) = self.facts.open_llm.take_if(|open| open.call == e.call)
+            && !open.counted
+            && matches!(e.outcome, LlmOutcome::Broken | LlmOutcome::Cancelled)
+        {
+            // It was read and answered in part; how much of the answer was paid for, nobody said.
+            let input = Reserved { output: 0, usd: None, ..open.reserved };
+            self.facts.unended = self.facts.unended.plus(&crate::budget::reserved(&input));
         }
     }
 
@@ -346,6 +362,7 @@ impl State {
             action: e.action.clone(),
             preview: e.preview.clone(),
             at: ts,
+            own: e.own,
         }));
         match self.call_mut(&e.call_id) {
             Some(call) => {
@@ -494,8 +511,10 @@ impl State {
     fn read_manifest(&mut self) {
         let Some(about) = &self.facts.about else { return };
         (self.limits, self.limits_problem) = Limits::read(about.mandate.as_ref());
+        self.mandate = crate::budget::Mandate::read(about.mandate.as_ref());
         let mut value = about.manifest.clone();
-        for (key, change) in &self.facts.config {
+        // A budget that was set counts over what the session was given, not in its place (`budget`).
+        for (key, change) in self.facts.config.iter().filter(|(key, _)| *key != crate::budget::KEY) {
             let mut changed = value.clone();
             set_key(&mut changed, key, change.clone());
             if Manifest::read(&changed).is_ok() {

@@ -7,9 +7,10 @@ use minke_model::{Failure, ModelEvent};
 use minke_policy::{RuleSet, Tier};
 use minke_record::{
     Action, Actor, AlertLevel, AlertSource, AskId, CallId, Class, Decision, Holder, ImageBlob, InputSegment,
-    Item, Judgement, Millis, Opened, Own, PodEvent, PodName, Preview, QueueId, Route, RunId, Scope,
-    SessionId, SnapshotFile, SnapshotWhen, Text, ToolSpec, Verdict,
+    Item, Judgement, Millis, Opened, Own, Parent, PodEvent, PodName, Preview, QueueId, Route, RunId, Scope,
+    SessionId, SnapshotFile, SnapshotWhen, Spent, Text, ToolSpec, Verdict,
 };
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::tree::TreeNews;
@@ -90,6 +91,7 @@ pub enum What {
         route: Option<Route>,
         no_route: String,
         fallbacks: Vec<Route>,
+        costs: Vec<Cost>,
     },
     /// A hand has something to tell the person.
     Alert {
@@ -114,6 +116,10 @@ pub struct Boot {
     pub no_route: String,
     /// Models that are asked in this order when the first one cannot be had any more.
     pub fallbacks: Vec<Route>,
+    /// What is known of the price of each of these models.
+    pub costs: Vec<Cost>,
+    /// Where this pod can be reached; a parent answers questions there.
+    pub socket: String,
     /// What holds this life's commands, as it was tried.
     pub fence: Tier,
     /// The pod's own directories, which it may touch beside its scope.
@@ -122,6 +128,24 @@ pub struct Boot {
     pub rules: RuleSet,
     /// Where hooks are to be asked.
     pub steers: Steers,
+}
+
+/// What a request to a model may come to.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Cost {
+    pub route: Route,
+    /// The most that it says in one reply, in tokens.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_output: Option<u64>,
+    /// Dollars for each token of the dearest kind of input, and of output; absent if nobody knows.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub price: Option<Price>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Price {
+    pub input: f64,
+    pub output: f64,
 }
 
 /// At which points there are hooks that may steer; at the others nobody is asked and nothing is waited for.
@@ -285,10 +309,24 @@ pub enum Order {
     Shutdown {
         mode: ShutdownMode,
     },
+    /// Start a pod below this one again that has no living ancestor nearer than this one. The reply comes when it lives.
+    RestorePod(Box<Stopped>),
     Wait {
         until: Until,
         timeout_ms: u64,
     },
+}
+
+/// A pod below this one that does not live, as its log says. What this pod knows of it itself counts for more.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Stopped {
+    pub session: SessionId,
+    pub name: PodName,
+    pub scope: Scope,
+    /// Who had spawned it, and by which call.
+    pub parent: Parent,
+    /// What it has spent so far, with everything below it.
+    pub spent: Spent,
 }
 
 /// What a `run` does when a run is open already.
@@ -344,6 +382,8 @@ pub struct Changes {
     pub config: Vec<(String, Value)>,
     /// A new route, if the model changed and could be had.
     pub route: Option<Route>,
+    /// What is known of its price.
+    pub cost: Option<Cost>,
     /// `Some(None)` clears the goal.
     pub goal: Option<Option<String>>,
     pub progress: Option<(Option<f64>, String)>,
@@ -428,4 +468,6 @@ pub enum Timer {
     WaitPods(u64),
     /// The budget's `wall_s` is over.
     Wall,
+    /// A pod that stops has waited long enough for its reports to arrive.
+    Flush,
 }

@@ -7,6 +7,7 @@ mod asks;
 mod audit;
 mod birth;
 mod boot;
+mod budget;
 mod calls;
 mod capture;
 mod children;
@@ -34,6 +35,7 @@ mod tree;
 
 pub use audit::Audit;
 pub use birth::{Forking, Moment, NewSession, Task, Visit, Visitor, Written, fork, new_session, visit};
+pub use budget::KEY as BUDGET;
 pub use gate::{BY_HOOK, Limits, REWRITTEN};
 pub use input::*;
 pub use orders::UNDO;

@@ -98,6 +98,10 @@ impl Pod {
                 format!("no MCP server `{server}`: this pod uses none"),
             )),
             Order::Shutdown { mode } => Ok(self.shutdown(m, &cell, mode)),
+            Order::RestorePod(stopped) => {
+                let message = format!("this pod has no child `{}`", stopped.name);
+                Err(Refusal::new(ErrorCode::NotFound, message))
+            }
             Order::Wait { until, timeout_ms } => return self.wait(m, reply, until, timeout_ms),
         };
         match result {

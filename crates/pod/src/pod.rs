@@ -188,9 +188,10 @@ impl Pod {
             What::Commands(count) => self.life.commands = count,
             What::StorageFailed { message } => self.storage_failed(&mut m, message),
             What::StorageBack => self.storage_back(&mut m),
-            What::Routes { route, no_route, fallbacks } => {
+            What::Routes { route, no_route, fallbacks, costs } => {
                 if let Some(boot) = &mut self.life.boot {
                     (boot.route, boot.no_route, boot.fallbacks) = (route, no_route, fallbacks);
+                    boot.costs = costs;
                 }
             }
             What::Alert { level, source, message } => self.alert(&mut m, level, source, message),
@@ -297,6 +298,7 @@ impl Pod {
             Timer::Resume => self.wait_is_over(m),
             Timer::WaitPods(number) => self.pods_waited_for(m, number),
             Timer::Wall => self.wall_is_over(m),
+            Timer::Flush => {}
         }
     }
 

@@ -29,6 +29,8 @@ pub struct State {
     pub manifest: Manifest,
     /// Why the manifest of the session could not be read; then the defaults hold, and boot says so.
     pub manifest_problem: Option<String>,
+    /// What the parent lets this pod spend, as the mandate says.
+    pub(crate) mandate: crate::budget::Mandate,
     /// What the parent allows, as the mandate says.
     pub limits: Option<Limits>,
     /// Why that could not be read; then nothing with side effects is allowed, and boot says so.

@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use minke_model::Prompt;
 use minke_record::{
-    Action, AlertLevel, AlertSource, Blob, CallId, Class, Draft, ErrorCode, InputSegment, Millis, Preview,
-    QueueId, RunId, SnapshotWhen, Text, WaitingOn,
+    Action, AlertLevel, AlertSource, Blob, CallId, Class, Draft, ErrorCode, InputSegment, Millis, PodName,
+    Preview, QueueId, RunId, SessionId, SnapshotWhen, Text, WaitingOn,
 };
 
 use crate::input::{HookPoint, HookQuestion, ReplyTo, Timer};
@@ -175,6 +175,12 @@ pub enum Given {
     /// The input that came back from the queue or by a rewind.
     Input(Vec<InputSegment>),
     Call(CallId),
+    /// A pod lives again: where it can be reached.
+    Restored {
+        name: PodName,
+        session: SessionId,
+        socket: String,
+    },
     /// Whether what was waited for holds, or only the time is over.
     Waited {
         reached: bool,

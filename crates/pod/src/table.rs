@@ -101,6 +101,7 @@ impl Order {
             Order::Yield => MethodKind::Yield,
             Order::RestartMcp { .. } => MethodKind::RestartMcp,
             Order::Shutdown { .. } => MethodKind::Shutdown,
+            Order::RestorePod(_) => MethodKind::RestorePod,
             Order::Wait { .. } => MethodKind::Wait,
         }
     }

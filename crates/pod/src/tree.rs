@@ -173,10 +173,12 @@ pub enum TreeNews {
     },
     /// A child does not live, and everything that was done for it is undone.
     NotSpawned { child: SessionId, code: ErrorCode, message: String },
-    /// A child lives no more: its lease is free, its fences are gone, its loan is back.
+    /// A child lives no more: its lease is free, its fences are gone, its loan is back. `spent` is all that its log
+    /// says (`State::spent`), over its whole session.
     Ended { child: SessionId, outcome: ChildOutcome, exit: Option<i32>, spent: Spent },
-    /// A grandchild whose own parent is gone is this pod's now, as the scope table says.
-    Adopted { child: SessionId, name: PodName, scope: Scope, from: SessionId },
+    /// A grandchild whose own parent is gone is this pod's now, as the scope table says. What the parent knew of it
+    /// stands in that one's log: `known` is its `OpenChild` there.
+    Adopted { known: Box<OpenChild>, from: SessionId },
     /// A call has ended.
     Told { call_id: CallId, ended: CallEnd },
     /// What a child said, up to `to_seq` (not included).

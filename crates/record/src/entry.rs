@@ -274,6 +274,10 @@ pub struct ForkedFrom {
     pub h: Chain,
 }
 
+fn is_false(flag: &bool) -> bool {
+    !flag
+}
+
 /// Structs of the kinds. Every optional field is left out when it is absent.
 macro_rules! entry_structs {
     ($($(#[$meta:meta])* pub struct $name:ident { $($(#[$fmeta:meta])* pub $field:ident : $ty:ty),* $(,)? })+) => {
@@ -469,6 +473,9 @@ entry_structs! {
         /// If they are not the model's own.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub arguments: Option<Text>,
+        /// The mind carries it out itself and may have to wait for what comes of it (calls about other pods).
+        #[serde(default, skip_serializing_if = "is_false")]
+        pub own: bool,
     }
 
     /// At most one per call; with `by` of a client's call it is not history.
@@ -541,6 +548,9 @@ entry_structs! {
         /// Its own clone of the workspace, if it has one.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub clone: Option<CloneOf>,
+        /// What it had spent under the pod that it was adopted from, in lives that have ended there.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub spent: Option<Spent>,
     }
 
     pub struct ChildEnd {
@@ -917,6 +927,8 @@ words! {
         Slept = "slept",
         Stopped = "stopped",
         Crashed = "crashed",
+        /// It lives on as the child of the pod that it was adopted from, which is back.
+        Returned = "returned",
     }
 }
 words! {

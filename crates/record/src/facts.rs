@@ -67,6 +67,10 @@ pub struct Facts {
     pub recorded: u64,
     /// A request without its end: the reservation counts as spent.
     pub open_llm: Option<OpenLlm>,
+    /// What requests had reserved whose use nobody knows: the process died, or the stream broke first.
+    pub unended: Spent,
+    /// How many requests this session has made itself, a fork without its parent's.
+    pub requests: u64,
     /// What `set{budget}` has set; over what manifest and mandate say.
     pub budget: Option<Budget>,
     /// What children that have ended had spent, and how many were spawned.
@@ -175,6 +179,9 @@ fact_structs! {
         /// When.
         #[serde(default)]
         pub at: Millis,
+        /// The mind carries it out itself.
+        #[serde(default)]
+        pub own: bool,
     }
 
     /// A question without an answer.
@@ -230,16 +237,22 @@ fact_structs! {
         pub ready: bool,
         /// How this life of it ended; while it is absent the loan is out.
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        pub ended: Option<ChildEnded>,
+        pub ended: Option<HowEnded>,
+        /// It has lived before this life of it.
+        #[serde(default)]
+        pub lived: bool,
         /// What it has spent in earlier lives.
         #[serde(default)]
         pub spent: Spent,
+        /// What it has asked and, as far as is known, not been answered.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        pub asks: Vec<OpenAsk>,
         /// The newest report of it that a WaitPods may return, by the `seq` of its `inbox` entry.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub reported: Option<u64>,
     }
 
-    pub struct ChildEnded {
+    pub struct HowEnded {
         pub outcome: ChildOutcome,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub exit: Option<i32>,
@@ -260,6 +273,9 @@ fact_structs! {
     pub struct OpenLlm {
         pub call: u64,
         pub reserved: Reserved,
+        /// What it used is known and counted.
+        #[serde(default)]
+        pub counted: bool,
     }
 
     pub struct TaskFact {

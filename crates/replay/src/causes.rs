@@ -65,7 +65,12 @@ impl<'l> Look<'l> {
             unseen.push(mind.checking.iter().map(|id| file_checked(id, FileFound::Before)).collect());
         }
         if !step.opens_run() {
-            let none = What::Routes { route: None, no_route: String::new(), fallbacks: Vec::new() };
+            let none = What::Routes {
+                route: None,
+                no_route: String::new(),
+                fallbacks: Vec::new(),
+                costs: Vec::new(),
+            };
             unseen.push(vec![none.into()]);
         }
         Ok(unseen)
@@ -77,6 +82,7 @@ impl<'l> Look<'l> {
             route: self.route(mind, step),
             no_route: String::new(),
             fallbacks: self.timeline.fallbacks(step.at),
+            costs: Vec::new(),
         }
     }
 

@@ -158,6 +158,8 @@ impl<'l> Walk<'l> {
                 route,
                 no_route: told.unwrap_or_default().to_owned(),
                 fallbacks: self.look.timeline.fallbacks(step.at),
+                costs: Vec::new(),
+                socket: String::new(),
                 fence: opened.fence.as_deref().and_then(|tier| tier.parse().ok()).unwrap_or(Tier::D),
                 own: opened.own.clone().unwrap_or_default(),
                 rules: rules.clone(),

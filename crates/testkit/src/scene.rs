@@ -99,6 +99,8 @@ pub(crate) fn boot(scene: &Setting, rules: RuleSet) -> Boot {
         route: (!scene.no_model).then_some(route),
         no_route: if scene.no_model { "no model is configured".to_owned() } else { String::new() },
         own: minke_record::Scope::default(),
+        costs: Vec::new(),
+        socket: "/run/story.sock".to_owned(),
         rules,
         steers: minke_pod::Steers {
             user_prompt: scene.hooks,

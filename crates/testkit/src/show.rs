@@ -88,6 +88,7 @@ pub(crate) fn reply(result: &Result<Given, Refusal>) -> String {
             format!("input {}", text.strip_prefix("user ").unwrap_or(&text))
         }
         Ok(Given::Call(_)) => "call".to_owned(),
+        Ok(Given::Restored { name, .. }) => format!("restored {name}"),
         Ok(Given::Waited { reached: true }) => "reached".to_owned(),
         Ok(Given::Waited { reached: false }) => "late".to_owned(),
         Err(refusal) => format!("refused {}", refusal.code),

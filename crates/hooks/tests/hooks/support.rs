@@ -225,6 +225,7 @@ pub(crate) fn dispatch(call_id: &CallId) -> ToolDispatch {
         verdict: verdict(),
         by: None,
         arguments: None,
+        own: false,
     }
 }
 

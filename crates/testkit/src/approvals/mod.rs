@@ -269,6 +269,7 @@ impl Play {
                 let (tool, class) = (call.tool.clone(), Class::Once);
                 let (arguments, by) = (None, None);
                 let dispatch = ToolDispatch {
+                    own: false,
                     call_id: call_id.clone(),
                     tool,
                     class,
