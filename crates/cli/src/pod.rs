@@ -23,6 +23,9 @@ pub(crate) struct Pod {
     /// The number of the descriptor on which the launcher waits
     #[arg(long, hide = true)]
     ready_fd: Option<RawFd>,
+    /// The launcher sends a ticket for the scope that was lent, on the same descriptor
+    #[arg(long, hide = true, requires = "ready_fd")]
+    ticket: bool,
 }
 
 pub(crate) fn run(pod: Pod, around: &Surroundings) -> Result<ExitCode, Failure> {
@@ -49,6 +52,7 @@ pub(crate) fn run(pod: Pod, around: &Surroundings) -> Result<ExitCode, Failure> 
         session,
         lease,
         ready,
+        ticket: pod.ticket,
         paths,
         signals: true,
         helper: Some(minke_driver::Helper::default()),

@@ -1,11 +1,11 @@
-//! Launching a pod: the running executable itself, with the locked session lease and a socket pair on which it says
-//! `ready` or one line of failure.
+//! Launching a pod: the running executable itself, with the locked session lease and a socket pair on which it gets its
+//! ticket, if it is a child, and says `ready` or one line of failure.
 //!
 //! Elsewhere: taking the lease (`deliver`, or whoever creates the session), what the pod does then (`driver::boot`).
 //! Invariant: a launch that fails leaves no process behind (`a_pod_that_cannot_start_says_why_and_leaves_nothing`).
 
 use std::fs::{self, OpenOptions};
-use std::io::{self, Read, Seek, SeekFrom};
+use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::net::UnixStream as StdUnixStream;
@@ -15,8 +15,8 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use minke_record::{ErrorCode, PodName, SessionId};
-use minke_registry::{Paths, RegistryError, Runtime};
-use rustix::process::{Pid, Signal, kill_process};
+use minke_registry::{Paths, RegistryError, Runtime, Ticket};
+use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
@@ -69,6 +69,11 @@ impl Launched {
         self.child.id()
     }
 
+    /// The process, for whoever waits for it.
+    pub fn into_child(self) -> Child {
+        self.child
+    }
+
     /// Asks the process to end as a reboot does: its run can be resumed.
     pub fn terminate(&self) -> io::Result<()> {
         Ok(kill_process(Pid::from_child(&self.child), Signal::TERM)?)
@@ -94,6 +99,35 @@ impl Launched {
 
 /// Starts a pod for a session whose lease is held here, and waits until it is ready.
 pub async fn launch(paths: &Paths, session: SessionId, lease: OwnedFd) -> Result<Launched, LaunchError> {
+    Launch { paths, session, lease, ticket: None, patience: READY_WAIT }.start().await
+}
+
+/// A pod that is to be started.
+pub struct Launch<'a> {
+    pub paths: &'a Paths,
+    pub session: SessionId,
+    /// The locked session lease.
+    pub lease: OwnedFd,
+    /// The right to the scope that was lent to it, if it is a child.
+    pub ticket: Option<Ticket>,
+    /// How long it may take until it is ready.
+    pub patience: Duration,
+}
+
+impl Launch<'_> {
+    /// Starts it, and waits until it is ready. If it does not get there, no process is left.
+    pub async fn start(self) -> Result<Launched, LaunchError> {
+        let Launch { paths, session, lease, ticket, patience } = self;
+        start(paths, session, (lease, ticket), patience).await
+    }
+}
+
+async fn start(
+    paths: &Paths,
+    session: SessionId,
+    (lease, ticket): (OwnedFd, Option<Ticket>),
+    patience: Duration,
+) -> Result<Launched, LaunchError> {
     let failed = |what| move |source| LaunchError::Io { what, session, source };
     let log = Runtime::new(paths).starting_log(session)?;
     let stderr = OpenOptions::new()
@@ -102,7 +136,7 @@ pub async fn launch(paths: &Paths, session: SessionId, lease: OwnedFd) -> Result
         .mode(0o600)
         .open(&log)
         .map_err(failed("open the stderr file of"))?;
-    let (ours, theirs) = StdUnixStream::pair().map_err(failed("make a socket pair for"))?;
+    let (mut ours, theirs) = StdUnixStream::pair().map_err(failed("make a socket pair for"))?;
     let theirs = OwnedFd::from(theirs);
     let mut command = Command::new(executable().map_err(failed("find the executable of"))?);
     command
@@ -110,6 +144,7 @@ pub async fn launch(paths: &Paths, session: SessionId, lease: OwnedFd) -> Result
         .args(["pod", "--session", &session.to_string()])
         .args(["--lease-fd", &lease.as_raw_fd().to_string()])
         .args(["--ready-fd", &theirs.as_raw_fd().to_string()])
+        .args(ticket.as_ref().map(|_| "--ticket"))
         // A pod holds on to no directory but its own.
         .current_dir("/")
         .process_group(0)
@@ -117,10 +152,14 @@ pub async fn launch(paths: &Paths, session: SessionId, lease: OwnedFd) -> Result
         .stdout(Stdio::null())
         .stderr(Stdio::from(stderr));
     inherit(&mut command, [&lease, &theirs]);
+    if let Some(ticket) = ticket {
+        // It fits the socket's buffer, so this never waits for the pod.
+        ours.write_all(format!("{}\n", ticket.to_hex()).as_bytes()).map_err(failed("hand a ticket to"))?;
+    }
     let mut child = command.spawn().map_err(failed("start the process of"))?;
     // From here on only the child holds them: if it dies, the lease is free and the pair is at its end.
     drop((lease, theirs));
-    match wait_ready(ours).await {
+    match wait_ready(ours, patience).await {
         Ok(Some(ReadyLine::Ready(ready))) => Ok(Launched { ready, child }),
         Ok(Some(ReadyLine::Failed(why))) => {
             end(&mut child).map_err(failed("wait for the end of"))?;
@@ -143,13 +182,13 @@ fn executable() -> io::Result<PathBuf> {
 }
 
 /// The pod's line; `None` if it died without one.
-async fn wait_ready(ours: StdUnixStream) -> io::Result<Option<ReadyLine>> {
+async fn wait_ready(ours: StdUnixStream, patience: Duration) -> io::Result<Option<ReadyLine>> {
     ours.set_nonblocking(true)?;
     let mut line = String::new();
     let mut reader = BufReader::new(UnixStream::from_std(ours)?.take(READY_LINE_BYTES));
-    match timeout(READY_WAIT, reader.read_line(&mut line)).await {
+    match timeout(patience, reader.read_line(&mut line)).await {
         Err(_) => {
-            let seconds = READY_WAIT.as_secs();
+            let seconds = patience.as_secs();
             Err(io::Error::new(io::ErrorKind::TimedOut, format!("it said nothing for {seconds} s")))
         }
         // A pod that is killed while its end holds unread bytes resets the pair.
@@ -169,7 +208,11 @@ fn end(child: &mut Child) -> io::Result<ExitStatus> {
     if let Some(status) = child.try_wait()? {
         return Ok(status);
     }
-    child.kill()?;
+    // Its group too: it may have begun something already.
+    match kill_process_group(Pid::from_child(child), Signal::KILL) {
+        Ok(()) | Err(rustix::io::Errno::SRCH) => {}
+        Err(e) => return Err(e.into()),
+    }
     child.wait()
 }
 

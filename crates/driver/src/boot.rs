@@ -7,23 +7,26 @@
 
 use std::collections::HashMap;
 use std::fs;
-use std::io::Write;
+use std::io::{BufRead, BufReader, Read, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream as StdUnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
-use minke_client::{Failed, Ready, ReadyLine};
+use minke_client::{Failed, Home, Ready, ReadyLine, above};
 use minke_context::prompts::{Who, system_prompt};
 use minke_hooks::Hooks;
 use minke_llm::{Around, Cover};
-use minke_manifest::{SandboxMode, SyncMode};
+use minke_manifest::{Limits, SandboxMode, SyncMode};
 use minke_pod::{Boot, Pod, State, What};
 use minke_policy::Tier;
 use minke_protocol::limits::ALERTS;
-use minke_record::{AlertLevel, AlertSource, ErrorCode, ToolSpec};
-use minke_registry::{Paths, PathsError, RegistryError, Row, Runtime, ScopeLease, SocketPath, TableLimits};
+use minke_record::{About, AlertLevel, AlertSource, ErrorCode, PodName, SessionId, ToolSpec};
+use minke_registry::{
+    Paths, PathsError, RegistryError, Row, Runtime, ScopeLease, SocketPath, TableLimits, Ticket,
+};
 use minke_session::{AppendError, OpenLog, Store, StoreError};
 use minke_tool::Place;
 use tokio::net::UnixListener;
@@ -33,7 +36,7 @@ use crate::answers::Introduction;
 use crate::calls::{Calls, Toolbox};
 use crate::captures::Captures;
 use crate::carrying::chain;
-use crate::children::Children;
+use crate::children::{Children, Reach};
 use crate::clients::Clients;
 use crate::clients::guard::Guard;
 use crate::clock::Clock;
@@ -58,6 +61,11 @@ use crate::stream::Stream;
 use crate::timers::Timers;
 use crate::web;
 use crate::{Ending, PodArgs};
+
+/// The launcher has written the ticket before it starts the process.
+const TICKET_WAIT: Duration = Duration::from_secs(5);
+/// A ticket and its newline, and a little more, so that what is no ticket is seen as such.
+const TICKET_BYTES: u64 = 128;
 
 /// Why a pod could not start. The session is as it was.
 #[derive(Debug, thiserror::Error)]
@@ -118,7 +126,7 @@ impl BootError {
 /// Starts the pod, works, and stops.
 pub(crate) async fn live(mut args: PodArgs, store: Arc<dyn Store>) -> Ending {
     let ready = args.ready.take().map(StdUnixStream::from);
-    match start(args, store) {
+    match start(args, store, ready.as_ref()) {
         Ok((driver, listener)) => {
             let line = ReadyLine::Ready(Ready {
                 name: driver.scope.row().name.clone(),
@@ -146,8 +154,13 @@ fn say(ready: Option<StdUnixStream>, line: &ReadyLine) {
     }
 }
 
-fn start(mut args: PodArgs, store: Arc<dyn Store>) -> Result<(Driver, UnixListener), BootError> {
+fn start(
+    mut args: PodArgs,
+    store: Arc<dyn Store>,
+    ready: Option<&StdUnixStream>,
+) -> Result<(Driver, UnixListener), BootError> {
     args.paths.create()?;
+    let ticket = args.ticket.then(|| read_ticket(ready)).transpose()?;
     let mut open = open(&*store, args.session, args.lease.take())?;
     if let Some(damage) = open.damaged {
         return Err(StoreError::Damaged { id: args.session, damage }.into());
@@ -171,34 +184,38 @@ fn start(mut args: PodArgs, store: Arc<dyn Store>) -> Result<(Driver, UnixListen
     let around = Around::here(&about.cwd, Some(args.paths.config.clone()))
         .with_secrets(web::secret_variables(&state.manifest));
     let papers = Papers::look(&state, &about, &args.paths)?;
-    let hands = Hands {
+    let mut hands = Hands {
         log: Log::new(open.writer, state.manifest.session.durability == SyncMode::Lazy)
             .map_err(BootError::io("start", "the thread that syncs"))?,
         clock: Clock::start().map_err(BootError::io("read", "/dev/urandom"))?,
         signals: Signals::catch(args.signals).map_err(BootError::io("catch", "signals"))?,
         heartbeat: Heartbeat::every(HEARTBEAT).map_err(BootError::io("start", "the heartbeat"))?,
         library: Library::new(store, args.session, PathBuf::from(&about.cwd)),
-        place: Place { cwd: PathBuf::from(&about.cwd), scope: about.scope },
+        place: Place { cwd: PathBuf::from(&about.cwd), scope: about.scope.clone() },
+        limits: table_limits(&state.manifest.pod.limits),
         runtime: runtime.clone(),
         cover: Arc::new(Cover::new(around.clone())),
         around,
         papers,
         paths: args.paths.clone(),
     };
-    let parent = about.parent.as_ref().map(|parent| parent.session);
     // Everything that can fail without it was made before, so that little is to be undone.
-    // Several sessions may have had one name; the second one that is awake is numbered.
-    let row = Row { scope: hands.place.scope.clone(), ..Row::here(name, args.session, parent) };
-    let scope = runtime.register(row, TableLimits::default(), true)?;
+    let scope = take_scope_lease(&hands, &about, (name, args.session), ticket)?;
+    // What it has lent to children that live on is not its own to write.
+    hands.place.scope = match scope.effective() {
+        Ok(effective) => effective,
+        Err(error) => {
+            let_go(scope);
+            return Err(error.into());
+        }
+    };
     if let Err(e) = clear_after_fences(&runtime) {
         eprintln!("warning: something that held protected names may still lie in a workspace: {e}");
     }
     let kit = match equip(&state, &scope, &args, tried, &hands) {
         Ok(kit) => kit,
         Err(error) => {
-            if let Err(e) = scope.release() {
-                eprintln!("error: the runtime directory could not be removed: {e}");
-            }
+            let_go(scope);
             return Err(error);
         }
     };
@@ -209,12 +226,59 @@ fn start(mut args: PodArgs, store: Arc<dyn Store>) -> Result<(Driver, UnixListen
         Err(error) => {
             // Before the launcher hears of it, since it ends this process then.
             let Driver { scope, log, .. } = driver;
-            if let Err(e) = scope.release() {
-                eprintln!("error: the runtime directory could not be removed: {e}");
-            }
+            let_go(scope);
             drop(log);
             Err(error)
         }
+    }
+}
+
+fn let_go(scope: ScopeLease) {
+    if let Err(e) = scope.release() {
+        eprintln!("error: the runtime directory could not be removed: {e}");
+    }
+}
+
+/// Takes the pod's row in the scope table: with its ticket what it was lent, else as a root. Several sessions may have had
+/// one name; the second one that is awake is numbered.
+fn take_scope_lease(
+    hands: &Hands,
+    about: &About,
+    (name, session): (PodName, SessionId),
+    ticket: Option<Ticket>,
+) -> Result<ScopeLease, BootError> {
+    let parent = about.parent.as_ref().map(|parent| parent.session);
+    let mut row = Row { scope: about.scope.clone(), ..Row::here(name, session, parent) };
+    if let Some(ticket) = ticket {
+        return Ok(hands.runtime.adopt(&row, &ticket)?);
+    }
+    if parent.is_some() {
+        row.ancestors = above(hands.library.store().as_ref(), session)?;
+    }
+    Ok(hands.runtime.register(row, hands.limits, true)?)
+}
+
+/// What the launcher sends before anything else.
+fn read_ticket(ready: Option<&StdUnixStream>) -> Result<Ticket, BootError> {
+    let failed = || BootError::io("read", "the ticket of its parent");
+    let Some(ready) = ready else {
+        return Err(failed()(std::io::ErrorKind::NotConnected.into()));
+    };
+    ready.set_read_timeout(Some(TICKET_WAIT)).map_err(failed())?;
+    let mut line = String::new();
+    BufReader::new(ready.take(TICKET_BYTES)).read_line(&mut line).map_err(failed())?;
+    Ticket::from_hex(line.trim_end()).ok_or_else(|| {
+        failed()(std::io::Error::new(std::io::ErrorKind::InvalidData, "what came is not a ticket"))
+    })
+}
+
+/// How many pods there may be, as the manifest says.
+fn table_limits(limits: &Limits) -> TableLimits {
+    let most = |limit: u64| usize::try_from(limit).unwrap_or(usize::MAX);
+    TableLimits {
+        depth: u32::try_from(limits.depth).unwrap_or(u32::MAX),
+        children: most(limits.children),
+        pods: most(limits.pods_per_user),
     }
 }
 
@@ -267,6 +331,7 @@ struct Hands {
     heartbeat: Heartbeat,
     library: Library,
     place: Place,
+    limits: TableLimits,
     runtime: Runtime,
     around: Around,
     papers: Papers,
@@ -280,8 +345,20 @@ fn assemble(
     (hands, kit): (Hands, Kit),
 ) -> (Driver, Boot, Vec<(AlertSource, String)>) {
     let (mail, mailbox) = mpsc::channel(MAILBOX);
-    let Hands { cover, log, clock, signals, heartbeat, library, place, runtime, around, papers, paths } =
-        hands;
+    let Hands {
+        cover,
+        log,
+        clock,
+        signals,
+        heartbeat,
+        library,
+        place,
+        limits,
+        runtime,
+        around,
+        papers,
+        paths,
+    } = hands;
     let around = around.for_pod(scope.row().name.as_str());
     let library = library.with_files(Arc::clone(&kit.files));
     let mut models = Models::new(library.clone(), mail.clone());
@@ -312,6 +389,16 @@ fn assemble(
         hooks,
     };
     let stream = Arc::clone(outlet.stream());
+    let children = Children::new(Reach {
+        home: Home { paths, store: Arc::clone(library.store()) },
+        session: library.session(),
+        runtime: runtime.clone(),
+        files: Arc::clone(&kit.files),
+        commands: kit.commands.clone(),
+        read_only: state.manifest.sandbox.mode == SandboxMode::ReadOnly,
+        limits,
+        mail: mail.clone(),
+    });
     let calls = Calls::new(toolbox, place, Arc::clone(&cover), library.clone(), mail.clone());
     let guard = Guard { cover, noticed: calls.noticed() };
     let driver = Driver {
@@ -327,7 +414,7 @@ fn assemble(
         rules: Rules::new(files),
         kit,
         models,
-        children: Children::new(mail.clone()),
+        children,
         errands: Errands::new(library.clone(), runtime, mail),
         timers: Timers::default(),
         library,
@@ -369,6 +456,7 @@ fn open_door(
     for (source, message) in alerts {
         driver.take(What::Alert { level: AlertLevel::Warn, source, message });
     }
+    driver.children.look_for_adopted(&driver.pod.state().facts.children);
     let listener = bind(driver.scope.socket())?;
     let manifest = manifest_text(driver.pod.state());
     driver.scope.write_manifest(&manifest)?;

@@ -5,7 +5,8 @@
 //! Invariant: nothing of a step that could not be written happens (`a_full_disk_ends_the_run_and_the_next_one_works`).
 
 use minke_pod::{
-    Boot, Effect, Input, Live, LiveWhat, News, Order, Pod, Reply, RunMode, State, Status, Step, What,
+    Boot, Effect, Input, Live, LiveWhat, Moment, News, Order, Pod, Reply, RunMode, State, Status, Step,
+    TreeOrder, What,
 };
 use minke_protocol::Refusal;
 use minke_record::{Blob, Draft, Durability, ErrorCode, RunId};
@@ -202,7 +203,12 @@ impl Driver {
             Effect::CheckFile { call_id, preview } => self.calls.check_file(call_id, preview),
             Effect::Capture { run, when } => self.captures.take(run, when),
             Effect::AskHooks { point, question } => self.hooked.ask(point, *question),
-            Effect::Tree(order) => self.children.order(order),
+            Effect::Tree(TreeOrder::GiveScope) => self.children.give_or_take(&self.scope, true),
+            Effect::Tree(TreeOrder::TakeScope) => self.children.give_or_take(&self.scope, false),
+            Effect::Tree(order) => {
+                let at = Moment { now: self.clock.now(), seed: self.clock.seed() };
+                self.children.order(order, self.pod.state(), at);
+            }
             Effect::AddRule { rule } => self.errands.add_rule(self.rules.files().clone(), rule),
             Effect::SetTimer { timer, at } => self.timers.set(timer, at, self.clock.now()),
             Effect::ClearTimer { timer } => self.timers.clear(timer),

@@ -11,7 +11,7 @@ use minke_llm::Around;
 use minke_model::ModelEvent;
 use minke_pod::{Order, Pod, ReplyTo, Request, What};
 use minke_protocol::{Event, Hello, Nothing, Place, Refusal, ReplyData, Set, encode};
-use minke_record::{AlertLevel, AlertSource, ErrorCode, Item};
+use minke_record::{Actor, AlertLevel, AlertSource, ErrorCode, Item};
 use minke_registry::ScopeLease;
 use tokio::net::unix::SocketAddr;
 use tokio::net::{UnixListener, UnixStream};
@@ -215,6 +215,10 @@ impl Driver {
             }
             Mail::HooksSaid { point, said } => self.take(What::HooksSaid { point, said }),
             Mail::Tree(news) => self.take(What::Tree(news)),
+            Mail::Report { from, seq, event } => {
+                let order = Order::PodEvent { event: *event, from: Some(from), from_seq: Some(seq) };
+                self.take(What::Order(Box::new(Request { from: Actor::pod(from), reply: None, order })));
+            }
             Mail::Hook(message) => self.complain(message),
             Mail::RuleAdded(Ok(())) => self.refresh_rules(),
             Mail::RuleAdded(Err(message)) => {

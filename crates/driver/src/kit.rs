@@ -109,7 +109,7 @@ fn files_config(making: &Making<'_>) -> FilesConfig {
 }
 
 /// The same scope without the right to write.
-fn reading(scope: &Scope) -> Scope {
+pub(crate) fn reading(scope: &Scope) -> Scope {
     let mut scope = scope.clone();
     for rule in &mut scope.allow {
         rule.permission = Permission::Read;

@@ -62,6 +62,8 @@ pub struct PodArgs {
     pub lease: Option<OwnedFd>,
     /// The launcher's socket pair, for `ready` or one line of failure.
     pub ready: Option<OwnedFd>,
+    /// The launcher sends a ticket there first: this pod was lent its scope.
+    pub ticket: bool,
     pub paths: Paths,
     /// Whether SIGTERM and SIGINT of this process are meant for this pod.
     pub signals: bool,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use minke_model::{Failure, ModelEvent};
 use minke_pod::{CallEnd, FileFound, HookPoint, HooksSaid, Prepared, Rewind, TreeNews};
 use minke_protocol::{Hello, Refusal, ReplyData};
-use minke_record::{CallId, Position, RunId, SnapshotFile, SnapshotWhen};
+use minke_record::{CallId, PodEvent, Position, RunId, SessionId, SnapshotFile, SnapshotWhen};
 use minke_tool::CommandNews;
 
 use crate::clients::{Asked, Asker, Client, ClientId};
@@ -81,6 +81,12 @@ pub(crate) enum Mail {
     Hook(String),
     /// News of other pods.
     Tree(Box<TreeNews>),
+    /// A report that was found in a child's log.
+    Report {
+        from: SessionId,
+        seq: u64,
+        event: Box<PodEvent>,
+    },
     /// A rule was added to the person's policy, or could not be.
     RuleAdded(Result<(), String>),
     /// A command has reached a host, or was not let.

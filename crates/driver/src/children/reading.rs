@@ -1,0 +1,262 @@
+//! What another pod's log says: its text since an entry, where it stands, what it has spent, how it ended.
+//!
+//! Nothing here needs the other pod alive. Elsewhere: who asks (`talk`, `watch`).
+//! Invariant: a reading that is cut off goes on where it was cut, so text is neither hidden nor repeated
+//! (`what_a_reading_cuts_off_comes_with_the_next`).
+
+use std::ops::ControlFlow;
+
+use minke_pod::State;
+use minke_record::{
+    CallStage, ChildOutcome, Content, EndResult, Entry, Holder, Item, Kind, PodEvent, Role, SessionId, Spent,
+    Text,
+};
+use minke_session::{Reader, Store, StoreError};
+
+/// What a reading gives at most, whatever was asked for: a result is for a model.
+pub(crate) const READ_MOST: u64 = 256 * 1024;
+/// How much of a call's arguments or of a result's text a reading with details shows.
+const DETAIL_CHARS: usize = 200;
+
+/// Some text of a pod.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Reading {
+    /// Messages, joined by a blank line.
+    pub(crate) text: String,
+    /// Where the next reading begins.
+    pub(crate) to_seq: u64,
+    /// There is more.
+    pub(crate) cut: bool,
+}
+
+/// What a pod said from an entry on: whole messages, as many as fit. The first one is given in any case: a cursor is a
+/// number of an entry, so half a message could not be gone on with.
+pub(crate) fn read(
+    reader: &dyn Reader,
+    since: u64,
+    max_bytes: u64,
+    detail: bool,
+) -> Result<Reading, StoreError> {
+    let most = usize::try_from(max_bytes.min(READ_MOST)).unwrap_or(usize::MAX);
+    let mut reading = Reading { text: String::new(), to_seq: since, cut: false };
+    let mut failed = None;
+    reader.scan(since, &mut |sealed| {
+        let said = match piece(reader, &sealed.entry, detail) {
+            Ok(said) => said,
+            Err(e) => {
+                failed = Some(e);
+                return ControlFlow::Break(());
+            }
+        };
+        if let Some(said) = said {
+            let joined = if reading.text.is_empty() { said.len() } else { said.len() + 2 };
+            if !reading.text.is_empty() && reading.text.len() + joined > most {
+                reading.cut = true;
+                return ControlFlow::Break(());
+            }
+            if !reading.text.is_empty() {
+                reading.text.push_str("\n\n");
+            }
+            reading.text.push_str(&said);
+        }
+        reading.to_seq = sealed.entry.seq + 1;
+        ControlFlow::Continue(())
+    })?;
+    failed.map_or(Ok(reading), Err)
+}
+
+/// What an entry adds to a reading.
+fn piece(reader: &dyn Reader, entry: &Entry, detail: bool) -> Result<Option<String>, StoreError> {
+    match &entry.kind {
+        Kind::AssistantItem(said) => match &said.item {
+            Item::Message { role: Role::Assistant, content } => {
+                let mut text = String::new();
+                for part in content {
+                    if let Content::Text { text: said } | Content::Refusal { text: said } = part {
+                        text.push_str(&fetch(reader, said)?);
+                    }
+                }
+                Ok(Some(text).filter(|text| !text.trim().is_empty()))
+            }
+            Item::ToolCall { name, arguments, .. } if detail => {
+                let arguments = fetch(reader, arguments)?;
+                Ok(Some(format!("[call] {name} {}", line(&arguments))))
+            }
+            _ => Ok(None),
+        },
+        Kind::ToolResult(result) if detail => Ok(match &result.item {
+            Item::ToolResult { summary, .. } => Some(format!("[{}] {}", result.outcome, line(summary))),
+            _ => None,
+        }),
+        _ => Ok(None),
+    }
+}
+
+fn fetch(reader: &dyn Reader, text: &Text) -> Result<String, StoreError> {
+    match text {
+        Text::Here(text) => Ok(text.clone()),
+        Text::Blob(name) => {
+            let bytes = usize::try_from(name.bytes).unwrap_or(usize::MAX);
+            let content = reader.blob(&name.blob, 0, bytes)?;
+            Ok(String::from_utf8_lossy(&content).into_owned())
+        }
+    }
+}
+
+/// The beginning of a text in one line.
+fn line(text: &str) -> String {
+    let flat: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+    let mut short: String = flat.chars().take(DETAIL_CHARS).collect();
+    if flat.chars().nth(DETAIL_CHARS).is_some() {
+        short.push('…');
+    }
+    short
+}
+
+/// A session's state, as its log has it.
+pub(crate) fn state(store: &dyn Store, session: SessionId) -> Result<State, StoreError> {
+    let replay = store.reader(session)?.replay()?;
+    Ok(State::replay(replay.iter().map(|sealed| &sealed.entry)))
+}
+
+/// Where a pod stands, in the words of ReadPodOutput and ListPods.
+pub(crate) fn standing(state: &State, live: bool) -> String {
+    let facts = &state.facts;
+    if !live {
+        let how = match facts.last.as_ref().map(|last| &last.result) {
+            _ if facts.run.is_some() => "in the middle of a run".to_owned(),
+            Some(EndResult::Completed(result)) => result.to_string(),
+            Some(EndResult::Errored(code)) => format!("failed with {code}"),
+            None => "before its first run".to_owned(),
+        };
+        return format!("stopped: {how}");
+    }
+    if facts.run.is_none() {
+        let paused = facts.last.as_ref().is_some_and(|last| {
+            !last.abandoned
+                && matches!(&last.result, EndResult::Completed(result) if result.as_str() == "paused")
+        });
+        return if paused { "paused".to_owned() } else { "idle".to_owned() };
+    }
+    let running = facts.calls.iter().find(|call| matches!(call.stage, CallStage::Dispatched(_)));
+    if let Some(call) = running {
+        return format!("running: tool {}", call.tool);
+    }
+    match facts.asks.first() {
+        Some(ask) => format!("waiting: {}", ask.ask),
+        None => "running: model".to_owned(),
+    }
+}
+
+/// What a pod and everything below it has spent in all its lives, as far as its log knows. A request without its end
+/// counts as what was reserved for it.
+pub(crate) fn spent(state: &State) -> Spent {
+    let usage = &state.facts.usage;
+    let reserved = state.facts.open_llm.as_ref().map(|open| &open.reserved);
+    let own = Spent {
+        usd: usage.cost_usd + reserved.and_then(|reserved| reserved.usd).unwrap_or(0.0),
+        tokens: usage
+            .input
+            .saturating_add(usage.output)
+            .saturating_add(reserved.map_or(0, |reserved| reserved.input.saturating_add(reserved.output))),
+        turns: usage.calls,
+        children: 0,
+        unknown_cost: usage.unknown_cost,
+    };
+    own.plus(&state.facts.children_spent)
+}
+
+/// How a life of a pod ended.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Gone {
+    pub(crate) outcome: ChildOutcome,
+    pub(crate) exit: Option<i32>,
+    /// In this life of it.
+    pub(crate) spent: Spent,
+}
+
+/// How the last life of a session ended: as its last report says, else by its exit status; who ended without a word
+/// has crashed.
+pub(crate) fn how_it_ended(
+    store: &dyn Store,
+    session: SessionId,
+    exit: Option<i32>,
+    before: &Spent,
+) -> Result<Gone, StoreError> {
+    let replay = store.reader(session)?.replay()?;
+    let state = State::replay(replay.iter().map(|sealed| &sealed.entry));
+    let outcome = said_farewell(replay.iter().map(|sealed| &sealed.entry)).unwrap_or(match exit {
+        Some(0) => ChildOutcome::Stopped,
+        Some(_) | None => ChildOutcome::Crashed,
+    });
+    Ok(Gone { outcome, exit, spent: spent(&state).since(before) })
+}
+
+/// What the last life said when it went.
+fn said_farewell<'a>(entries: impl Iterator<Item = &'a Entry>) -> Option<ChildOutcome> {
+    let mut said = None;
+    for entry in entries {
+        match &entry.kind {
+            Kind::Opened(opened) if opened.holder == Holder::Pod => said = None,
+            Kind::Outbox(report) => {
+                if let PodEvent::ShutDown { outcome, .. } = &report.event {
+                    said = Some(outcome.clone().unwrap_or(ChildOutcome::Stopped));
+                }
+            }
+            _ => {}
+        }
+    }
+    said
+}
+
+/// When a session was last opened by a pod, if ever; `None` also if there is no such session.
+pub(crate) fn last_opened(store: &dyn Store, session: SessionId) -> Result<Option<u64>, StoreError> {
+    let reader = match store.reader(session) {
+        Ok(reader) => reader,
+        Err(StoreError::NotFound { .. }) => return Ok(None),
+        Err(e) => return Err(e),
+    };
+    let mut last = None;
+    reader.scan(0, &mut |sealed| {
+        if let Kind::Opened(opened) = &sealed.entry.kind
+            && opened.holder == Holder::Pod
+        {
+            last = Some(sealed.entry.ts);
+        }
+        ControlFlow::Continue(())
+    })?;
+    Ok(last)
+}
+
+/// When this pod noted that a child begins to live, the last time.
+pub(crate) fn last_begun(reader: &dyn Reader, child: SessionId) -> Result<Option<u64>, StoreError> {
+    let mut last = None;
+    reader.scan(0, &mut |sealed| {
+        if let Kind::Child(begun) = &sealed.entry.kind
+            && begun.session == child
+        {
+            last = Some(sealed.entry.ts);
+        }
+        ControlFlow::Continue(())
+    })?;
+    Ok(last)
+}
+
+/// The reports of a session to one of `to`, after an entry, oldest first.
+pub(crate) fn reports(
+    reader: &dyn Reader,
+    since: u64,
+    to: &[SessionId],
+) -> Result<Vec<(u64, PodEvent)>, StoreError> {
+    let mut found = Vec::new();
+    reader.scan(since, &mut |sealed| {
+        if let Kind::Outbox(report) = &sealed.entry.kind
+            && sealed.entry.seq > since
+            && to.contains(&report.to)
+        {
+            found.push((sealed.entry.seq, report.event.clone()));
+        }
+        ControlFlow::Continue(())
+    })?;
+    Ok(found)
+}

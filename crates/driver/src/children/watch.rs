@@ -1,0 +1,241 @@
+//! Watching: from the moment a child lives until it is gone, its loan is back, and this pod knows how it ended.
+//!
+//! One thread for each child, which waits in the kernel: for its process if this one started it, then for a lock on its
+//! scope lease and its fences. Nothing is polled. Elsewhere: the process (`kin`), what its log says (`reading`).
+//! Invariant: a loan counts as back only when the child's process and its fences are gone
+//! (`a_killed_childs_loan_is_back_and_it_is_told_once`).
+
+use std::fs::File;
+use std::io;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use minke_pod::TreeNews;
+use minke_record::{ChildOutcome, ErrorCode, PodName, SessionId, Spent};
+use minke_registry::{Row, Table};
+
+use super::kin::Kin;
+use super::reading::{self, Gone};
+use super::{Hand, Known};
+use crate::carrying::chain;
+use crate::mail::Mail;
+
+/// How long a child of an earlier life that is starting or stopping is waited for.
+const HALFWAY_WAIT: Duration = Duration::from_secs(20);
+/// How often it is looked at meanwhile.
+const HALFWAY_RETRY: Duration = Duration::from_millis(50);
+/// How long a thread rests after the runtime directory could not be read.
+const BROKEN_REST: Duration = Duration::from_secs(5);
+
+/// Watches a child that lives.
+pub(super) fn begin(hand: &Arc<Hand>, kin: Kin, before: Spent) {
+    let kin = Arc::new(kin);
+    let session = kin.session;
+    hand.kin().insert(session, Arc::clone(&kin));
+    let watching = Arc::clone(hand);
+    let began = std::thread::Builder::new()
+        .name(format!("watch {}", kin.name))
+        .spawn(move || attend(&watching, &kin, before));
+    if let Err(e) = began {
+        let message = format!("a child cannot be watched, so nobody tells when it ends: {e}");
+        // The mailbox of a loop that has just ordered this is not full for long; what is lost is only a word.
+        drop(hand.mail.try_send(Mail::Alert(message)));
+    }
+}
+
+/// The thread of one child.
+fn attend(hand: &Arc<Hand>, kin: &Kin, before: Spent) {
+    let exit = kin.process.as_ref().and_then(|process| process.wait().ok().flatten());
+    let mut told = false;
+    while let Err(why) = wait_for_lease(hand, kin) {
+        if !std::mem::replace(&mut told, true) {
+            let message = format!("whether the child `{}` has ended cannot be seen: {why}", kin.name);
+            drop(hand.mail.blocking_send(Mail::Alert(message)));
+        }
+        std::thread::sleep(BROKEN_REST);
+    }
+    let gone = match reading::how_it_ended(hand.home.store.as_ref(), kin.session, exit, &before) {
+        Ok(gone) => gone,
+        Err(e) => {
+            drop(hand.mail.blocking_send(Mail::Alert(format!("what a child spent cannot be read: {e}"))));
+            Gone { outcome: ChildOutcome::Crashed, exit, spent: Spent::default() }
+        }
+    };
+    // First those that it left behind: their loans were part of its own.
+    match hand.scope.refresh(None) {
+        Ok(table) => {
+            let orphans = new_children(hand, &table, kin.session);
+            for row in orphans {
+                take_on(hand, &row, kin.session, |letter| drop(hand.mail.blocking_send(letter)));
+            }
+        }
+        Err(why) => {
+            let message = format!("what a child has given back cannot be written yet: {why}");
+            drop(hand.mail.blocking_send(Mail::Alert(message)));
+        }
+    }
+    hand.kin().remove(&kin.session);
+    let Gone { outcome, exit, spent } = gone.clone();
+    let ended = TreeNews::Ended { child: kin.session, outcome, exit, spent };
+    drop(hand.mail.blocking_send(Mail::Tree(Box::new(ended))));
+    kin.gone.send_replace(Some(gone));
+}
+
+/// Waits until nobody holds the child's lease and its fences are gone. The lease is waited for in the kernel, by a lock
+/// that is let go as soon as it is got; what is left then is short.
+fn wait_for_lease(hand: &Hand, kin: &Kin) -> Result<(), String> {
+    let table = hand.runtime.table().map_err(|e| chain(&e))?;
+    if table.row(kin.session).is_some_and(|row| row.name == kin.name) {
+        match File::open(hand.runtime.pod_dir(&kin.name).join("lease")) {
+            Ok(lease) => lease.lock_shared().map_err(|e| e.to_string())?,
+            // It went between the two looks.
+            Err(e) if e.kind() == io::ErrorKind::NotFound => {}
+            Err(e) => return Err(e.to_string()),
+        }
+    }
+    hand.runtime.watch(&kin.name, kin.session).wait(None).map(|_| ()).map_err(|e| chain(&e))
+}
+
+/// Those that the table gives to this pod and that nobody watches yet.
+fn new_children(hand: &Hand, table: &Table, gone: SessionId) -> Vec<Row> {
+    let kin = hand.kin();
+    let own = |row: &&Row| row.parent == Some(hand.session) && row.lender != Some(hand.session);
+    let new = |row: &&Row| row.session != gone && !kin.contains_key(&row.session);
+    table.pods.iter().filter(own).filter(new).cloned().collect()
+}
+
+/// A grandchild is this pod's own now: it is told of, and watched.
+fn take_on(hand: &Arc<Hand>, row: &Row, from: SessionId, send: impl Fn(Mail)) {
+    let from = row.lender.unwrap_or(from);
+    let (child, name, scope) = (row.session, row.name.clone(), row.scope.clone());
+    send(Mail::Tree(Box::new(TreeNews::Adopted { child, name: name.clone(), scope, from })));
+    let before = recorded(hand, child, from);
+    begin(hand, Kin::new(child, name, None), before);
+}
+
+/// What a child had spent before this life of it, as the log of the pod that spawned it has it.
+fn recorded(hand: &Hand, child: SessionId, spawner: SessionId) -> Spent {
+    let state = reading::state(hand.home.store.as_ref(), spawner);
+    let known = state.ok().and_then(|state| {
+        state.facts.children.iter().find(|known| known.session == child).map(|known| known.spent)
+    });
+    known.unwrap_or_default()
+}
+
+/// What a child had spent before this life of it.
+pub(super) async fn spent_before(hand: &Arc<Hand>, child: SessionId, known: Known) -> Spent {
+    let Known { spent, adopted_from, .. } = known;
+    match adopted_from {
+        Some(from) => {
+            let before = hand.off_loop(move |hand| recorded(hand, child, from)).await;
+            before.plus(&spent)
+        }
+        None => spent,
+    }
+}
+
+/// After a boot: whom the table gives to this pod and its log does not know.
+pub(super) async fn adopt_unknown(hand: Arc<Hand>, known: Vec<SessionId>) {
+    let found = hand
+        .off_loop(move |hand| {
+            let table = hand.runtime.table().map_err(|e| chain(&e))?;
+            let new = new_children(hand, &table, hand.session);
+            Ok::<Vec<Row>, String>(new.into_iter().filter(|row| !known.contains(&row.session)).collect())
+        })
+        .await;
+    match found {
+        Ok(found) => {
+            for row in found {
+                let taking = Arc::clone(&hand);
+                // A thread of its own: it reads a log and waits for the mailbox.
+                let taken = tokio::task::spawn_blocking(move || {
+                    let send = |letter| drop(taking.mail.blocking_send(letter));
+                    take_on(&taking, &row, taking.session, send);
+                });
+                // It ends when it has told, or with the process.
+                drop(taken.await);
+            }
+        }
+        Err(why) => drop(hand.mail.send(Mail::Alert(format!("the scope table cannot be read: {why}"))).await),
+    }
+}
+
+/// What was found of a child that an earlier life had started, or was about to.
+enum Found {
+    Lives(Box<Row>),
+    /// It has lived since this pod noted that it begins, and lives no more.
+    Over,
+    /// It never began.
+    Nothing,
+}
+
+/// A child of an earlier life: how far it came, and when it ends.
+pub(super) async fn look(hand: Arc<Hand>, child: SessionId, name: PodName, known: Known) {
+    let until = Instant::now() + HALFWAY_WAIT;
+    let before = spent_before(&hand, child, known.clone()).await;
+    let found = loop {
+        let ready = known.ready;
+        match hand.off_loop(move |hand| find(hand, child, ready)).await {
+            Ok(Some(found)) => break found,
+            Ok(None) if Instant::now() < until => tokio::time::sleep(HALFWAY_RETRY).await,
+            // Its ticket has run out by now: it did not begin.
+            Ok(None) => break Found::Nothing,
+            Err(why) => {
+                drop(hand.mail.send(Mail::Alert(format!("the child `{name}` cannot be seen: {why}"))).await);
+                tokio::time::sleep(BROKEN_REST).await;
+            }
+        }
+    };
+    match found {
+        Found::Lives(row) => {
+            let socket = row.socket.to_string_lossy().into_owned();
+            hand.tell(TreeNews::Spawned { child, socket, clone: None, sent: None }).await;
+            begin(&hand, Kin::new(child, row.name, None), before);
+        }
+        // Its thread finds the lease free at once, waits for its fences, and tells how it ended.
+        Found::Over => begin(&hand, Kin::new(child, name, None), before),
+        Found::Nothing => {
+            let mut message = "this pod ended before the child had begun".to_owned();
+            if let Err(why) = withdraw(&hand, child).await {
+                message.push_str(&format!("; its loan could not be taken back yet: {why}"));
+            }
+            hand.tell(TreeNews::NotSpawned { child, code: ErrorCode::Internal, message }).await;
+        }
+    }
+}
+
+/// `None`: it is starting or stopping at this moment.
+fn find(hand: &Hand, child: SessionId, ready: bool) -> Result<Option<Found>, String> {
+    let look = hand.runtime.look().map_err(|e| chain(&e))?;
+    if let Some(live) = look.by_session(child) {
+        let begun = live.row.ticket_hash.is_none() && live.status.is_some();
+        return Ok(begun.then(|| Found::Lives(Box::new(live.row.clone()))));
+    }
+    let table = hand.runtime.table().map_err(|e| chain(&e))?;
+    if table.row(child).is_some() {
+        return Ok(None);
+    }
+    let store = hand.home.store.as_ref();
+    match store.holder(child) {
+        Ok(None) | Err(minke_session::StoreError::NotFound { .. }) => {}
+        Ok(Some(_)) => return Ok(None),
+        Err(e) => return Err(chain(&e)),
+    }
+    if ready {
+        return Ok(Some(Found::Over));
+    }
+    let own = store.reader(hand.session).map_err(|e| chain(&e))?;
+    let begun = reading::last_begun(own.as_ref(), child).map_err(|e| chain(&e))?;
+    let opened = reading::last_opened(store, child).map_err(|e| chain(&e))?;
+    let lived = opened.is_some_and(|opened| begun.is_none_or(|begun| opened >= begun));
+    Ok(Some(if lived { Found::Over } else { Found::Nothing }))
+}
+
+/// Takes a loan back whose borrower is not there, and widens this pod again.
+pub(super) async fn withdraw(hand: &Arc<Hand>, child: SessionId) -> Result<(), String> {
+    hand.off_loop(move |hand| {
+        hand.runtime.withdraw(child).map_err(|e| chain(&e))?;
+        hand.scope.refresh(Some(child)).map(|_| ())
+    })
+    .await
+}
