@@ -57,10 +57,6 @@ impl Driver {
         {
             eprintln!("warning: commands in the background did not end in time; they die with this process");
         }
-        if orderly {
-            let outbox = self.pod.state().facts.outbox.iter().cloned().collect();
-            self.children.flush(outbox).await;
-        }
         // Nobody opens letters any more: whoever wants to send one must not wait for that.
         self.mailbox.close();
         if orderly {

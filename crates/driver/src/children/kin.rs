@@ -7,6 +7,7 @@
 
 use std::io;
 use std::process::Child;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use minke_record::{PodName, SessionId};
@@ -23,11 +24,19 @@ pub(crate) struct Kin {
     pub(crate) process: Option<Process>,
     /// Set when it has ended and everything has been told.
     pub(crate) gone: watch::Sender<Option<Gone>>,
+    /// Another pod watches it now: its end is none of this one's business any more.
+    pub(crate) handed_back: AtomicBool,
 }
 
 impl Kin {
     pub(crate) fn new(session: SessionId, name: PodName, process: Option<Child>) -> Kin {
-        Kin { session, name, process: process.map(Process::new), gone: watch::Sender::new(None) }
+        Kin {
+            session,
+            name,
+            process: process.map(Process::new),
+            gone: watch::Sender::new(None),
+            handed_back: AtomicBool::new(false),
+        }
     }
 }
 

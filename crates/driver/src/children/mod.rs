@@ -24,7 +24,7 @@ use minke_exec::command::Commands;
 use minke_files::Files;
 use minke_pod::{CallEnd, Moment, State, TreeNews, TreeOrder};
 use minke_protocol::ClientInfo;
-use minke_record::{CallId, ErrorCode, OpenChild, PodName, Report, SessionId, Spent};
+use minke_record::{CallId, ErrorCode, OpenChild, PodName, Report, SessionId};
 use minke_registry::{RegistryError, Runtime, ScopeLease, TableLimits};
 use tokio::sync::mpsc;
 use tokio::task::{AbortHandle, JoinSet};
@@ -110,27 +110,6 @@ impl Hand {
     }
 }
 
-/// A child of this pod, as its mind remembers it.
-#[derive(Debug, Clone, Default)]
-struct Known {
-    /// What it had spent before this life of it, as this pod's log has it.
-    spent: Spent,
-    adopted_from: Option<SessionId>,
-    /// It is known to have been ready in this life of it.
-    ready: bool,
-}
-
-impl Known {
-    fn of(state: &State, child: SessionId) -> Known {
-        let found = state.facts.children.iter().find(|known| known.session == child);
-        found.map_or_else(Known::default, |known| Known {
-            spent: known.spent,
-            adopted_from: known.adopted_from,
-            ready: known.ready,
-        })
-    }
-}
-
 pub(crate) struct Children {
     hand: Arc<Hand>,
     tasks: JoinSet<()>,
@@ -160,12 +139,12 @@ impl Children {
             TreeOrder::Restore { child, name, scope, budget, send, call_id: _ } => {
                 let promised = hand.scope.promise(child, &scope);
                 let restoring = spawn::Restoring { child, name, scope, budget, send };
-                let known = Known::of(state, child);
-                self.tasks.spawn(spawn::restore(hand, restoring, promised, (at, known)));
+                self.tasks.spawn(spawn::restore(hand, restoring, promised, at));
             }
             TreeOrder::Watch { child, name } => {
-                let known = Known::of(state, child);
-                self.tasks.spawn(watch::look(hand, child, name, known));
+                let known = state.facts.children.iter().find(|known| known.session == child);
+                let ready = known.is_some_and(|known| known.ready);
+                self.tasks.spawn(watch::look(hand, child, name, ready));
             }
             TreeOrder::Send { call_id, child, name, send } => {
                 self.tasks.spawn(talk::send(hand, call_id, (child, name), send));
@@ -218,14 +197,6 @@ impl Children {
         let known: Vec<SessionId> =
             known.iter().filter(|child| child.ended.is_none()).map(|child| child.session).collect();
         self.tasks.spawn(watch::adopt_unknown(Arc::clone(&self.hand), known));
-    }
-
-    /// Sends what waits in the outbox, oldest first, as far as it goes now. Whatever stays is sent by the next life.
-    pub(crate) async fn flush(&mut self, outbox: Vec<Report>) {
-        if let Some(report) = self.report.take() {
-            report.abort();
-        }
-        reports::flush(&self.hand, outbox).await;
     }
 }
 

@@ -148,30 +148,12 @@ pub(crate) fn standing(state: &State, live: bool) -> String {
     }
 }
 
-/// What a pod and everything below it has spent in all its lives, as far as its log knows. A request without its end
-/// counts as what was reserved for it.
-pub(crate) fn spent(state: &State) -> Spent {
-    let usage = &state.facts.usage;
-    let reserved = state.facts.open_llm.as_ref().map(|open| &open.reserved);
-    let own = Spent {
-        usd: usage.cost_usd + reserved.and_then(|reserved| reserved.usd).unwrap_or(0.0),
-        tokens: usage
-            .input
-            .saturating_add(usage.output)
-            .saturating_add(reserved.map_or(0, |reserved| reserved.input.saturating_add(reserved.output))),
-        turns: usage.calls,
-        children: 0,
-        unknown_cost: usage.unknown_cost,
-    };
-    own.plus(&state.facts.children_spent)
-}
-
 /// How a life of a pod ended.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Gone {
     pub(crate) outcome: ChildOutcome,
     pub(crate) exit: Option<i32>,
-    /// In this life of it.
+    /// Over its whole session, with everything below it.
     pub(crate) spent: Spent,
 }
 
@@ -181,7 +163,6 @@ pub(crate) fn how_it_ended(
     store: &dyn Store,
     session: SessionId,
     exit: Option<i32>,
-    before: &Spent,
 ) -> Result<Gone, StoreError> {
     let replay = store.reader(session)?.replay()?;
     let state = State::replay(replay.iter().map(|sealed| &sealed.entry));
@@ -189,7 +170,7 @@ pub(crate) fn how_it_ended(
         Some(0) => ChildOutcome::Stopped,
         Some(_) | None => ChildOutcome::Crashed,
     });
-    Ok(Gone { outcome, exit, spent: spent(&state).since(before) })
+    Ok(Gone { outcome, exit, spent: state.spent() })
 }
 
 /// What the last life said when it went.

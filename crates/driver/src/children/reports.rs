@@ -12,7 +12,6 @@ use minke_pod::TreeNews;
 use minke_protocol::{Method, Nothing, Subscribe};
 use minke_record::{Report, SessionId};
 use minke_registry::Row;
-use tokio::time::timeout;
 
 use super::Hand;
 use super::reading;
@@ -25,8 +24,6 @@ const FIRST_REST: Duration = Duration::from_millis(50);
 const LONGEST_REST: Duration = Duration::from_secs(5);
 /// How long the receiver may take: it logs the report first.
 const ACK_WAIT: Duration = Duration::from_secs(5);
-/// What a pod at its end spends on reports that nobody takes.
-const FLUSH_WAIT: Duration = Duration::from_secs(2);
 
 /// Sends a report until it is acknowledged.
 pub(super) async fn send(hand: Arc<Hand>, report: Report) {
@@ -37,22 +34,6 @@ pub(super) async fn send(hand: Arc<Hand>, report: Report) {
         rest = (rest * 2).min(LONGEST_REST);
     }
     hand.tell(TreeNews::Acked { seq }).await;
-}
-
-/// Sends what is left, oldest first, for a short while. An acknowledgement is not kept any more: the next life sends it
-/// again, and the receiver knows it.
-pub(super) async fn flush(hand: &Arc<Hand>, outbox: Vec<Report>) {
-    let all = async {
-        for report in &outbox {
-            let mut rest = FIRST_REST;
-            while !attempt(hand, report).await {
-                tokio::time::sleep(rest).await;
-                rest *= 2;
-            }
-        }
-    };
-    // What could not be sent stays in the outbox.
-    drop(timeout(FLUSH_WAIT, all).await);
 }
 
 /// One attempt: to the parent, else to the nearest above it that lives. Gives whether it was taken.

@@ -13,15 +13,13 @@ use std::time::Duration;
 
 use minke_client::{Launch, LaunchError, Launched};
 use minke_pod::{Moment, NewSession, Sending, Spawning, State, TreeNews, Visit, Visitor, new_session};
-use minke_record::{
-    Actor, Budget, CloneOf, ErrorCode, InputSegment, Permission, PodName, Scope, SessionId, Spent,
-};
+use minke_record::{Actor, Budget, CloneOf, ErrorCode, InputSegment, Permission, PodName, Scope, SessionId};
 use minke_registry::{Lend, RegistryError, Row, Ticket};
 use minke_session::StoreError;
 
 use super::kin::Kin;
 use super::watch::{self, begin};
-use super::{Hand, Known, clone, code};
+use super::{Hand, clone, code};
 use crate::carrying::chain;
 
 /// From its start until `ready`.
@@ -119,7 +117,7 @@ pub(super) async fn spawn(
         Err(why) => Err(Failure::new(ErrorCode::Internal, format!("this pod cannot be narrowed: {why}"))),
     };
     match made {
-        Ok((launched, clone)) => settle(&hand, child, launched, Spent::default(), clone, None).await,
+        Ok((launched, clone)) => settle(&hand, child, launched, clone, None).await,
         Err(failure) => give_up(&hand, child, failure).await,
     }
 }
@@ -249,7 +247,6 @@ async fn settle(
     hand: &Arc<Hand>,
     child: SessionId,
     launched: Launched,
-    before: Spent,
     clone: Option<CloneOf>,
     sent: Option<String>,
 ) {
@@ -257,7 +254,7 @@ async fn settle(
     let name = launched.ready.name.clone();
     // Before it is watched: nobody hears of its end before its beginning.
     hand.tell(TreeNews::Spawned { child, socket, clone, sent }).await;
-    begin(hand, Kin::new(child, name, Some(launched.into_child())), before);
+    begin(hand, Kin::new(child, name, Some(launched.into_child())));
 }
 
 /// Undoes the loan and the narrowing. The process is gone, or never was; its session stays, without a pod.
@@ -280,12 +277,7 @@ pub(super) struct Restoring {
 }
 
 /// Starts a child again: its recorded scope is lent anew, what it is to do is written as a visit, then it is started.
-pub(super) async fn restore(
-    hand: Arc<Hand>,
-    restoring: Restoring,
-    promised: Result<(), String>,
-    (at, known): (Moment, Known),
-) {
+pub(super) async fn restore(hand: Arc<Hand>, restoring: Restoring, promised: Result<(), String>, at: Moment) {
     let child = restoring.child;
     let sent = restoring.send.as_ref().map(|_| "started".to_owned());
     let made = match promised {
@@ -294,8 +286,8 @@ pub(super) async fn restore(
     };
     match made {
         Ok(launched) => {
-            let before = watch::spent_before(&hand, child, known).await;
-            settle(&hand, child, launched, before, None, sent).await;
+            settle(&hand, child, launched, None, sent).await;
+            watch::hand_back(&hand, child).await;
         }
         Err(failure) => give_up(&hand, child, failure).await,
     }

@@ -8,15 +8,16 @@
 use std::fs::File;
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use minke_pod::TreeNews;
-use minke_record::{ChildOutcome, ErrorCode, PodName, SessionId, Spent};
+use minke_record::{ChildOutcome, ErrorCode, OpenChild, PodName, SessionId, Spent};
 use minke_registry::{Row, Table};
 
+use super::Hand;
 use super::kin::Kin;
 use super::reading::{self, Gone};
-use super::{Hand, Known};
 use crate::carrying::chain;
 use crate::mail::Mail;
 
@@ -28,14 +29,14 @@ const HALFWAY_RETRY: Duration = Duration::from_millis(50);
 const BROKEN_REST: Duration = Duration::from_secs(5);
 
 /// Watches a child that lives.
-pub(super) fn begin(hand: &Arc<Hand>, kin: Kin, before: Spent) {
+pub(super) fn begin(hand: &Arc<Hand>, kin: Kin) {
     let kin = Arc::new(kin);
     let session = kin.session;
     hand.kin().insert(session, Arc::clone(&kin));
     let watching = Arc::clone(hand);
     let began = std::thread::Builder::new()
         .name(format!("watch {}", kin.name))
-        .spawn(move || attend(&watching, &kin, before));
+        .spawn(move || attend(&watching, &kin));
     if let Err(e) = began {
         let message = format!("a child cannot be watched, so nobody tells when it ends: {e}");
         // The mailbox of a loop that has just ordered this is not full for long; what is lost is only a word.
@@ -44,7 +45,7 @@ pub(super) fn begin(hand: &Arc<Hand>, kin: Kin, before: Spent) {
 }
 
 /// The thread of one child.
-fn attend(hand: &Arc<Hand>, kin: &Kin, before: Spent) {
+fn attend(hand: &Arc<Hand>, kin: &Kin) {
     let exit = kin.process.as_ref().and_then(|process| process.wait().ok().flatten());
     let mut told = false;
     while let Err(why) = wait_for_lease(hand, kin) {
@@ -54,7 +55,10 @@ fn attend(hand: &Arc<Hand>, kin: &Kin, before: Spent) {
         }
         std::thread::sleep(BROKEN_REST);
     }
-    let gone = match reading::how_it_ended(hand.home.store.as_ref(), kin.session, exit, &before) {
+    if kin.handed_back.load(Ordering::Acquire) {
+        return;
+    }
+    let gone = match reading::how_it_ended(hand.home.store.as_ref(), kin.session, exit) {
         Ok(gone) => gone,
         Err(e) => {
             drop(hand.mail.blocking_send(Mail::Alert(format!("what a child spent cannot be read: {e}"))));
@@ -64,9 +68,8 @@ fn attend(hand: &Arc<Hand>, kin: &Kin, before: Spent) {
     // First those that it left behind: their loans were part of its own.
     match hand.scope.refresh(None) {
         Ok(table) => {
-            let orphans = new_children(hand, &table, kin.session);
-            for row in orphans {
-                take_on(hand, &row, kin.session, |letter| drop(hand.mail.blocking_send(letter)));
+            for row in new_children(hand, &table, kin.session) {
+                take_on(hand, &row);
             }
         }
         Err(why) => {
@@ -104,59 +107,90 @@ fn new_children(hand: &Hand, table: &Table, gone: SessionId) -> Vec<Row> {
     table.pods.iter().filter(own).filter(new).cloned().collect()
 }
 
-/// A grandchild is this pod's own now: it is told of, and watched.
-fn take_on(hand: &Arc<Hand>, row: &Row, from: SessionId, send: impl Fn(Mail)) {
-    let from = row.lender.unwrap_or(from);
-    let (child, name, scope) = (row.session, row.name.clone(), row.scope.clone());
-    send(Mail::Tree(Box::new(TreeNews::Adopted { child, name: name.clone(), scope, from })));
-    let before = recorded(hand, child, from);
-    begin(hand, Kin::new(child, name, None), before);
+/// A grandchild is this pod's own now: it is told of, and watched. Blocks.
+fn take_on(hand: &Arc<Hand>, row: &Row) {
+    let (child, name) = (row.session, row.name.clone());
+    let letter = match known(hand, row) {
+        Ok((known, from)) => Mail::Tree(Box::new(TreeNews::Adopted { known: Box::new(known), from })),
+        Err(why) => Mail::Alert(format!(
+            "the pod `{name}` is this one's child now, but its log says too little: {why}"
+        )),
+    };
+    drop(hand.mail.blocking_send(letter));
+    begin(hand, Kin::new(child, name, None));
 }
 
-/// What a child had spent before this life of it, as the log of the pod that spawned it has it.
-fn recorded(hand: &Hand, child: SessionId, spawner: SessionId) -> Spent {
-    let state = reading::state(hand.home.store.as_ref(), spawner);
-    let known = state.ok().and_then(|state| {
-        state.facts.children.iter().find(|known| known.session == child).map(|known| known.spent)
+/// What the pod that spawned another knew of it, by its log; else what the other's own log says. With it who that was.
+fn known(hand: &Hand, row: &Row) -> Result<(OpenChild, SessionId), String> {
+    let store = hand.home.store.as_ref();
+    let of = reading::state(store, row.session).map_err(|e| chain(&e))?;
+    let about = of.facts.about.as_ref().ok_or("it has no session_start")?;
+    let parent = about.parent.as_ref().ok_or("it was spawned by nobody")?;
+    let spawner = reading::state(store, parent.session).ok();
+    let known = spawner
+        .and_then(|spawner| spawner.facts.children.into_iter().find(|known| known.session == row.session));
+    let known = known.unwrap_or_else(|| OpenChild {
+        session: row.session,
+        name: row.name.clone(),
+        call_id: parent.call_id.clone(),
+        scope: row.scope.clone(),
+        budget: None,
+        adopted_from: None,
+        clone: None,
+        ready: true,
+        ended: None,
+        lived: false,
+        spent: Spent::default(),
+        asks: Vec::new(),
+        reported: None,
     });
-    known.unwrap_or_default()
+    Ok((known, parent.session))
 }
 
-/// What a child had spent before this life of it.
-pub(super) async fn spent_before(hand: &Arc<Hand>, child: SessionId, known: Known) -> Spent {
-    let Known { spent, adopted_from, .. } = known;
-    match adopted_from {
-        Some(from) => {
-            let before = hand.off_loop(move |hand| recorded(hand, child, from)).await;
-            before.plus(&spent)
+/// A child is back that had children of its own: the table has given them back to it, and this pod has them no more.
+pub(super) async fn hand_back(hand: &Arc<Hand>, child: SessionId) {
+    let back = hand
+        .off_loop(move |hand| {
+            let table = hand.runtime.table().map_err(|e| chain(&e))?;
+            let kin = hand.kin();
+            let passed =
+                |kin: &&Arc<Kin>| table.row(kin.session).is_some_and(|row| row.parent == Some(child));
+            Ok::<Vec<Arc<Kin>>, String>(kin.values().filter(passed).cloned().collect())
+        })
+        .await;
+    match back {
+        Ok(back) => {
+            for kin in back {
+                let session = kin.session;
+                kin.handed_back.store(true, Ordering::Release);
+                hand.kin().remove(&session);
+                let state =
+                    hand.off_loop(move |hand| reading::state(hand.home.store.as_ref(), session)).await;
+                let spent = state.map(|state| state.spent()).unwrap_or_default();
+                let outcome = ChildOutcome::Returned;
+                hand.tell(TreeNews::Ended { child: session, outcome, exit: None, spent }).await;
+            }
         }
-        None => spent,
+        Err(why) => drop(hand.mail.send(Mail::Alert(format!("the scope table cannot be read: {why}"))).await),
     }
 }
 
 /// After a boot: whom the table gives to this pod and its log does not know.
 pub(super) async fn adopt_unknown(hand: Arc<Hand>, known: Vec<SessionId>) {
+    let taking = Arc::clone(&hand);
     let found = hand
         .off_loop(move |hand| {
             let table = hand.runtime.table().map_err(|e| chain(&e))?;
-            let new = new_children(hand, &table, hand.session);
-            Ok::<Vec<Row>, String>(new.into_iter().filter(|row| !known.contains(&row.session)).collect())
+            for row in new_children(hand, &table, hand.session) {
+                if !known.contains(&row.session) {
+                    take_on(&taking, &row);
+                }
+            }
+            Ok::<(), String>(())
         })
         .await;
-    match found {
-        Ok(found) => {
-            for row in found {
-                let taking = Arc::clone(&hand);
-                // A thread of its own: it reads a log and waits for the mailbox.
-                let taken = tokio::task::spawn_blocking(move || {
-                    let send = |letter| drop(taking.mail.blocking_send(letter));
-                    take_on(&taking, &row, taking.session, send);
-                });
-                // It ends when it has told, or with the process.
-                drop(taken.await);
-            }
-        }
-        Err(why) => drop(hand.mail.send(Mail::Alert(format!("the scope table cannot be read: {why}"))).await),
+    if let Err(why) = found {
+        drop(hand.mail.send(Mail::Alert(format!("the scope table cannot be read: {why}"))).await);
     }
 }
 
@@ -170,11 +204,9 @@ enum Found {
 }
 
 /// A child of an earlier life: how far it came, and when it ends.
-pub(super) async fn look(hand: Arc<Hand>, child: SessionId, name: PodName, known: Known) {
+pub(super) async fn look(hand: Arc<Hand>, child: SessionId, name: PodName, ready: bool) {
     let until = Instant::now() + HALFWAY_WAIT;
-    let before = spent_before(&hand, child, known.clone()).await;
     let found = loop {
-        let ready = known.ready;
         match hand.off_loop(move |hand| find(hand, child, ready)).await {
             Ok(Some(found)) => break found,
             Ok(None) if Instant::now() < until => tokio::time::sleep(HALFWAY_RETRY).await,
@@ -190,10 +222,10 @@ pub(super) async fn look(hand: Arc<Hand>, child: SessionId, name: PodName, known
         Found::Lives(row) => {
             let socket = row.socket.to_string_lossy().into_owned();
             hand.tell(TreeNews::Spawned { child, socket, clone: None, sent: None }).await;
-            begin(&hand, Kin::new(child, row.name, None), before);
+            begin(&hand, Kin::new(child, row.name, None));
         }
         // Its thread finds the lease free at once, waits for its fences, and tells how it ended.
-        Found::Over => begin(&hand, Kin::new(child, name, None), before),
+        Found::Over => begin(&hand, Kin::new(child, name, None)),
         Found::Nothing => {
             let mut message = "this pod ended before the child had begun".to_owned();
             if let Err(why) = withdraw(&hand, child).await {
