@@ -1,0 +1,149 @@
+//! Calls about other pods, through the crate's front door: what they are called with and what is wrong with it.
+
+use std::sync::Arc;
+
+use minke_record::{Budget, Class, Own, Permission, PodsCall, Scope, SendMode, WaitUntil};
+use minke_tool::{Place, Tool};
+use minke_tools::pod_tools;
+
+fn tool(name: &str) -> Arc<dyn Tool> {
+    pod_tools().into_iter().find(|tool| tool.spec().name == name).expect("the tool is there")
+}
+
+fn read(name: &str, arguments: &str) -> Result<PodsCall, String> {
+    match tool(name).own(arguments) {
+        Ok(Some(Own::Pods(call))) => Ok(*call),
+        Ok(other) => panic!("{name} is no call about pods: {other:?}"),
+        Err(e) => Err(e.message().to_owned()),
+    }
+}
+
+const SPAWN: &str =
+    r#"{"name":"tests","task":"write tests","scope":[{"target":"/w/tests","permission":"write"}]}"#;
+
+#[test]
+fn a_spawn_is_read_with_all_that_was_said() {
+    let PodsCall::Spawn(spawn) = read("SpawnPod", SPAWN).unwrap() else { panic!() };
+    assert_eq!((spawn.name.as_str(), spawn.task.as_str()), ("tests", "write tests"));
+    assert_eq!(spawn.scope[0].permission, Permission::Write);
+    assert!(spawn.scope[0].recursive && !spawn.clone && !spawn.wait);
+    assert_eq!((spawn.profile, spawn.budget), (None, None));
+
+    let all = r#"{"name":"c","task":"t","scope":[{"target":"/r","permission":"read","recursive":false}],
+        "profile":" inherit ","instruction":"be brief","cwd":"/r","budget":{"usd":0.5,"tokens":9},
+        "isolation":"worktree","wait":true}"#;
+    let PodsCall::Spawn(spawn) = read("SpawnPod", all).unwrap() else { panic!() };
+    assert_eq!(spawn.profile.as_deref(), Some("inherit"));
+    assert_eq!(spawn.budget, Some(Budget { usd: Some(0.5), tokens: Some(9), ..Budget::default() }));
+    assert!(spawn.clone && spawn.wait && !spawn.scope[0].recursive);
+    // In a clone of its own a pod needs no rule.
+    assert!(read("SpawnPod", r#"{"name":"c","task":"t","scope":[],"isolation":"clone"}"#).is_ok());
+    assert!(read("SpawnPod", r#"{"name":"c","task":"t","isolation":"clone"}"#).is_ok());
+}
+
+#[test]
+fn every_bad_argument_is_told_in_words() {
+    let rule = |rule: &str| format!(r#"{{"name":"a","task":"t","scope":[{rule}]}}"#);
+    let with = |more: &str| {
+        format!(r#"{{"name":"a","task":"t","scope":[{{"target":"/w","permission":"read"}}],{more}}}"#)
+    };
+    let many = vec![r#"{"target":"/w","permission":"read"}"#; 65].join(",");
+    let long = format!(r#"{{"name":"a","task":"{}","scope":[]}}"#, "x".repeat(70_000));
+    for (arguments, says) in [
+        ("nonsense".to_owned(), "they are not JSON"),
+        (with(r#""colour":1"#), "`colour`"),
+        (r#"{"name":"A b","task":"t","scope":[]}"#.to_owned(), "`name`"),
+        (r#"{"name":"a","task":" ","scope":[]}"#.to_owned(), "`task` is empty"),
+        (long, "at most 65536 fit"),
+        (rule(""), "`scope` is empty"),
+        (rule(&many), "at most 64 fit"),
+        (rule(r#"{"target":"src","permission":"read"}"#), "`scope[0].target` is `src`, which is relative"),
+        (rule(r#"{"target":"/w/../etc","permission":"read"}"#), "without `.`, `..`"),
+        (rule(r#"{"target":"/w/","permission":"read"}"#), "without `.`, `..`"),
+        (rule(r#"{"target":"/w","permission":"own"}"#), "it is `read` or `write`"),
+        (with(r#""isolation":"none""#), "`isolation` is `none`"),
+        (with(r#""profile":"path:x""#), "names a file"),
+        (with(r#""profile":"x.lua""#), "names a file"),
+        (with(r#""profile":"what:x""#), "a prefix is one of"),
+        (with(r#""profile":"user:""#), "no name after the prefix"),
+        (with(r#""profile":"nobody""#), "there is no profile `nobody`"),
+        (with(r#""cwd":"here""#), "`cwd` is `here`"),
+        (with(r#""budget":{"usd":-1}"#), "`budget.usd` is -1"),
+        (with(r#""budget":{"gold":1}"#), "gold"),
+        (
+            r#"{"name":"a","task":"t","scope":[{"target":"/w","permission":"write"}],"isolation":"clone"}"#
+                .to_owned(),
+            "a pod in its own clone writes there alone",
+        ),
+    ] {
+        let why = read("SpawnPod", &arguments).unwrap_err();
+        assert!(why.contains(says), "{why}\n  does not say: {says}");
+    }
+    for (name, arguments, says) in [
+        ("SendToPod", r#"{"name":"a","message":""}"#, "`message` is empty"),
+        ("SendToPod", r#"{"name":"a","message":"x","mode":"shout"}"#, "`mode`"),
+        ("WaitPods", r#"{"names":[],"until":"any"}"#, "give 1 to 64"),
+        ("WaitPods", r#"{"names":["a"],"until":"never"}"#, "`until`"),
+        ("StopPod", r#"{"name":"a","mode":"later"}"#, "`mode`"),
+        ("ListPods", r#"{"scope":"world"}"#, "`scope`"),
+        ("AnswerPod", r#"{"name":"a","ask":"x","decision":"approved"}"#, "`ask`"),
+        (
+            "AnswerPod",
+            r#"{"name":"a","ask":"01890000-0000-7000-8000-000000000000","decision":"perhaps"}"#,
+            "`decision` is `perhaps`",
+        ),
+    ] {
+        let why = read(name, arguments).unwrap_err();
+        assert!(why.contains(says), "{name}: {why}\n  does not say: {says}");
+    }
+}
+
+/// The order of the page: the first failure answers.
+#[test]
+fn the_first_failure_answers() {
+    let why = |arguments: &str| read("SpawnPod", arguments).unwrap_err();
+    let all = r#"{"name":"A","task":"t","scope":[],"profile":"path:x"}"#;
+    assert!(why(all).contains("`name`"), "{}", why(all));
+    let rest = r#"{"name":"a","task":"t","scope":[],"profile":"path:x"}"#;
+    assert!(why(rest).contains("`scope`"), "{}", why(rest));
+}
+
+#[test]
+fn the_others_are_read_with_their_defaults() {
+    let name = || "a".parse().unwrap();
+    assert_eq!(
+        read("SendToPod", r#"{"name":"a","message":"go"}"#),
+        Ok(PodsCall::Send { name: name(), message: "go".into(), mode: SendMode::Queue })
+    );
+    assert_eq!(
+        read("ReadPodOutput", r#"{"name":"a","max_bytes":99999999}"#),
+        Ok(PodsCall::Read { name: name(), since: None, max_bytes: 131_072, detail: false })
+    );
+    assert_eq!(
+        read("WaitPods", r#"{"names":["a"],"until":"ask"}"#),
+        Ok(PodsCall::Wait { names: vec![name()], until: WaitUntil::Ask, timeout_s: 600 })
+    );
+    assert_eq!(
+        read("StopPod", r#"{"name":"a","mode":"after_run"}"#),
+        Ok(PodsCall::Stop { name: name(), after_run: true })
+    );
+    assert_eq!(read("ListPods", ""), Ok(PodsCall::List { tree: false }));
+    assert_eq!(read("ListPods", r#"{"scope":"tree"}"#), Ok(PodsCall::List { tree: true }));
+}
+
+#[test]
+fn looking_is_pure_and_the_rest_is_done_once() {
+    let place = Place { cwd: "/w".into(), scope: Scope::default() };
+    for (name, arguments, class, pod) in [
+        ("SpawnPod", SPAWN, Class::Once, Some("tests")),
+        ("SendToPod", r#"{"name":"a","message":"go"}"#, Class::Once, Some("a")),
+        ("StopPod", r#"{"name":"a"}"#, Class::Once, Some("a")),
+        ("ReadPodOutput", r#"{"name":"a"}"#, Class::Pure, Some("a")),
+        ("WaitPods", r#"{"names":["a"],"until":"any"}"#, Class::Pure, None),
+        ("ListPods", "{}", Class::Pure, None),
+    ] {
+        let action = tool(name).prepare(arguments, &place).unwrap();
+        assert_eq!((tool(name).class(), action.pod.as_deref()), (class.clone(), pod), "{name}");
+        assert_eq!(action.side_effects, class == Class::Once, "{name}");
+    }
+}
