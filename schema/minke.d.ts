@@ -1679,8 +1679,11 @@ export type RestartMcp = {
   server: string;
 };
 
+/** Starts a pod below this one again. Its session tells it apart from others that had its name, and is needed for one
+ * that this pod has not spawned itself. */
 export type RestorePod = {
   name: PodName;
+  session?: SessionId | null;
 };
 
 /** Of `restore_pod`. */

@@ -85,8 +85,7 @@ pub(crate) async fn run(answer: Answer, around: &Surroundings, screen: &Screen) 
         visit: Some(&*visit),
     };
     let pod = match deliver(&home, delivery).await? {
-        Delivered::Replied { pod, .. } => pod,
-        Delivered::Visited { launched, .. } => launched.ready.name,
+        Delivered::Replied { pod, .. } | Delivered::Visited { pod, .. } => pod,
     };
     if screen.json {
         screen.object(&json!({ "pod": pod, "session": format!("s_{}", asked.session), "ask": id }))?;

@@ -76,7 +76,7 @@ pub(crate) async fn cancel(order: Order, around: &Surroundings, screen: &Screen)
 fn done(screen: &Screen, word: &str, delivered: Delivered) -> Result<Exit, Failure> {
     match delivered {
         Delivered::Replied { pod, result } => say(screen, word, pod.as_str(), result),
-        Delivered::Visited { launched, .. } => say(screen, word, launched.ready.name.as_str(), json!({})),
+        Delivered::Visited { pod, .. } => say(screen, word, pod.as_str(), json!({})),
     }
 }
 

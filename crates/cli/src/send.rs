@@ -73,7 +73,7 @@ pub(crate) async fn run(send: Send, around: &Surroundings, screen: &Screen) -> R
     };
     let (pod, result) = match deliver(&home, delivery).await? {
         Delivered::Replied { pod, result } => (pod, result),
-        Delivered::Visited { launched, .. } => (launched.ready.name, json!({})),
+        Delivered::Visited { pod, .. } => (pod, json!({})),
     };
     if screen.json {
         let said = json!({ "pod": pod, "session": format!("s_{session}"), "op_id": op_id, "result": result });

@@ -11,16 +11,19 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use minke_protocol::{Activity, ClientInfo, Method, Refusal, StatusReply, Subscribe};
+use minke_protocol::{
+    Activity, ClientInfo, Method, Refusal, RestorePod, RestorePodReply, StatusReply, Subscribe,
+};
 use minke_record::{
     Alert, AlertLevel, AlertSource, Blob, Draft, Durability, ErrorCode, Kind, Millis, PodName, Position,
     SessionId,
 };
-use minke_registry::{Paths, RegistryError, Runtime};
+use minke_registry::{Paths, RegistryError, Row, Runtime};
 use minke_session::{AppendError, Damage, OpenLog, Sealed, Store, StoreError, SyncError};
 use serde_json::Value;
 use thiserror::Error;
 
+use crate::above::above;
 use crate::connection::{Connection, ConnectionError};
 use crate::launch::{LaunchError, Launched, launch};
 
@@ -63,8 +66,9 @@ pub struct Delivery<'a> {
 pub enum Delivered {
     /// By the socket of a pod, which replied.
     Replied { pod: PodName, result: Value },
-    /// As a visit, for the pod that was then started. `before` is the last entry before the visit.
-    Visited { launched: Launched, before: Option<Position> },
+    /// As a visit, for the pod that was then started: here, or by the pod above it. `before` is the last entry before the
+    /// visit.
+    Visited { pod: PodName, launched: Option<Launched>, before: Option<Position> },
 }
 
 /// Delivers a method, waking the session if nobody lives on it.
@@ -78,9 +82,9 @@ pub async fn deliver(home: &Home, delivery: Delivery<'_>) -> Result<Delivered, D
             }
             Some(visit) => match live(home, delivery.session)? {
                 Some(found) => found,
-                None => match wake(home, delivery.session, visit).await {
-                    Ok((launched, before)) => return Ok(Delivered::Visited { launched, before }),
-                    Err(DeliverError::Store(StoreError::Held { .. })) if Instant::now() < until => {
+                None => match wake_by_whom_it_may(home, delivery.session, visit).await {
+                    Ok(visited) => return Ok(visited),
+                    Err(e) if e.is_passing() && Instant::now() < until => {
                         tokio::time::sleep(DELIVER_RETRY).await;
                         continue;
                     }
@@ -97,6 +101,48 @@ pub async fn deliver(home: &Home, delivery: Delivery<'_>) -> Result<Delivered, D
             Err(e) => return Err(e.into()),
         }
     }
+}
+
+/// Writes the visit and has the pod started: by the nearest living pod above it, which lends it its scope anew, or here
+/// if nobody is above it.
+async fn wake_by_whom_it_may(
+    home: &Home,
+    session: SessionId,
+    step: &VisitStep<'_>,
+) -> Result<Delivered, DeliverError> {
+    let Some(keeper) = keeper(home, session)? else {
+        let (launched, before) = wake(home, session, step).await?;
+        return Ok(Delivered::Visited { pod: launched.ready.name.clone(), launched: Some(launched), before });
+    };
+    let (before, lease) = write_visit(home, session, step)?;
+    // What was written counts when the pod boots, whoever starts it.
+    drop(lease);
+    let restored = restore(home, &keeper, session).await?;
+    Ok(Delivered::Visited { pod: restored.name, launched: None, before })
+}
+
+/// The nearest living pod above a session: only it can start the session's pod.
+fn keeper(home: &Home, session: SessionId) -> Result<Option<Row>, DeliverError> {
+    let above = above(home.store.as_ref(), session)?;
+    if above.is_empty() {
+        return Ok(None);
+    }
+    Ok(Runtime::new(&home.paths).ancestor(&above)?)
+}
+
+/// Asks a pod to start one below it again.
+async fn restore(home: &Home, keeper: &Row, session: SessionId) -> Result<RestorePodReply, DeliverError> {
+    let first = home.store.reader(session)?.page(0, 1, usize::MAX)?;
+    let Some(Kind::SessionStart(start)) = first.entries.first().map(|sealed| &sealed.entry.kind) else {
+        return Err(StoreError::NotFound { id: session, place: home.paths.sessions() }.into());
+    };
+    let name = start.name.clone();
+    let mut connection = Connection::open(&keeper.socket, Subscribe::None, None, probe()).await?;
+    let method = Method::RestorePod(RestorePod { name, session: Some(session) });
+    connection
+        .ask(method, ANSWER_WAIT)
+        .await?
+        .map_err(|refusal| DeliverError::Refused { pod: Some(keeper.name.clone()), refusal })
 }
 
 /// A pod that lives on a session: found, or started for the purpose.
@@ -121,6 +167,14 @@ async fn reach_until(home: &Home, session: SessionId, until: Instant) -> Result<
                 Ok(_) => return Ok(Reached { name, socket, launched: None }),
                 Err(e) if e.is_nobody() && Instant::now() < until => {}
                 Err(e) => return Err(e.into()),
+            }
+        } else if let Some(keeper) = keeper(home, session)? {
+            match restore(home, &keeper, session).await {
+                // Its socket listens before it is ready.
+                Ok(_) if Instant::now() < until => continue,
+                Ok(restored) => return Err(DeliverError::Stopping { pod: restored.name }),
+                Err(e) if e.is_passing() && Instant::now() < until => {}
+                Err(other) => return Err(other),
             }
         } else {
             // Reading the log, and saying what was cut off it, is the pod's own business then.
@@ -214,6 +268,17 @@ async fn ask(socket: &std::path::Path, delivery: &Delivery<'_>) -> Result<Answer
 
 fn probe() -> ClientInfo {
     ClientInfo { name: "minke".to_owned(), version: env!("CARGO_PKG_VERSION").to_owned(), session: None }
+}
+
+impl DeliverError {
+    /// Whether it may be otherwise in a moment: somebody starts or stops.
+    fn is_passing(&self) -> bool {
+        match self {
+            DeliverError::Store(StoreError::Held { .. }) => true,
+            DeliverError::Connection(error) => error.is_nobody(),
+            _ => false,
+        }
+    }
 }
 
 /// A method did not reach its session, or was refused there.

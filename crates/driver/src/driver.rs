@@ -165,6 +165,10 @@ impl Driver {
                 }
                 Err(refusal) => self.outlet.answer(asker, Err(refusal)),
             },
+            Mail::Restore { asker, stopped } => match stopped {
+                Ok(stopped) => self.order(asker, "restore_pod", Order::RestorePod(stopped)),
+                Err(refusal) => self.outlet.answer(asker, Err(refusal)),
+            },
             Mail::Done { asker, result } => self.outlet.answer(asker, result),
             Mail::Model { task, call, events, end } => {
                 for event in events {
@@ -290,9 +294,8 @@ impl Driver {
                 });
             }
             Door::ListPods => self.errands.list_pods(asker, &self.pod.state().facts.children),
-            Door::RestorePod(name) => {
-                let message = format!("this pod has no child `{name}`");
-                self.outlet.answer(asker, Err(Refusal::new(ErrorCode::NotFound, message)));
+            Door::RestorePod(restore) => {
+                self.errands.restore_pod(asker, restore, &self.pod.state().facts.children);
             }
             Door::GetHistory => self.get_history(asker),
             Door::Refused(refusal) => self.outlet.answer(asker, Err(refusal)),

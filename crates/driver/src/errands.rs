@@ -1,8 +1,9 @@
 //! Errands: what a client wants that needs the disk and is not the pod's to decide. Each is a task that is kept here and
 //! answers by mail.
 
-use minke_pod::{Forking, Moment, RewindScan, State};
-use minke_protocol::{ForkReply, ListPodsReply, PodRow, Refusal, ReplyData, Rewind};
+use minke_client::above;
+use minke_pod::{Forking, Moment, RewindScan, State, Stopped};
+use minke_protocol::{ForkReply, ListPodsReply, PodRow, Refusal, ReplyData, RestorePod, Rewind};
 use minke_record::{ErrorCode, ForkedFrom, Ids, OpenChild, PodName, SessionId};
 use minke_registry::Runtime;
 use minke_session::Fork;
@@ -88,6 +89,19 @@ impl Errands {
         );
     }
 
+    /// Reads what is to be known of a pod below this one that is to live again.
+    pub(crate) fn restore_pod(&mut self, asker: Asker, restore: RestorePod, children: &[OpenChild]) {
+        let known = children.iter().find(|child| child.name == restore.name).map(|child| child.session);
+        let Some(session) = restore.session.or(known) else {
+            let names: Vec<&str> = children.iter().map(|child| child.name.as_str()).collect();
+            let known = if names.is_empty() { "it has spawned none".to_owned() } else { names.join(", ") };
+            let message = format!("no spawned pod named {}; known are: {known}", restore.name);
+            let stopped = Err(Refusal::new(ErrorCode::NotFound, message));
+            return self.run(move |_| stopped, move |stopped| Mail::Restore { asker, stopped });
+        };
+        self.run(move |library| stopped(library, session), move |stopped| Mail::Restore { asker, stopped });
+    }
+
     fn run<T: Send + 'static>(
         &mut self,
         work: impl FnOnce(&Library) -> T + Send + 'static,
@@ -101,6 +115,28 @@ impl Errands {
             drop(mail.send(tell(done)).await);
         });
     }
+}
+
+/// A pod below this one, as its log says.
+fn stopped(library: &Library, session: SessionId) -> Result<Box<Stopped>, Refusal> {
+    let store = library.store().as_ref();
+    if !above(store, session).map_err(unread)?.contains(&library.session()) {
+        let message = format!("session s_{session} is none of those below this pod");
+        return Err(Refusal::new(ErrorCode::NotFound, message));
+    }
+    let replay = store.reader(session).and_then(|reader| reader.replay()).map_err(unread)?;
+    let state = State::replay(replay.iter().map(|sealed| &sealed.entry));
+    let spent = state.spent();
+    let found = state.facts.about.zip(state.facts.name).and_then(|(about, name)| {
+        let parent = about.parent?;
+        Some(Stopped { session, name, scope: about.scope, parent, spent })
+    });
+    found.map(Box::new).ok_or_else(|| {
+        Refusal::new(
+            ErrorCode::StorageFailed,
+            format!("the log of session s_{session} does not say who it is"),
+        )
+    })
 }
 
 fn make_fork(

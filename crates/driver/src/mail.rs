@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use minke_model::{Failure, ModelEvent};
-use minke_pod::{CallEnd, FileFound, HookPoint, HooksSaid, Prepared, Rewind, TreeNews};
+use minke_pod::{CallEnd, FileFound, HookPoint, HooksSaid, Prepared, Rewind, Stopped, TreeNews};
 use minke_protocol::{Hello, Refusal, ReplyData};
 use minke_record::{CallId, PodEvent, Position, RunId, SessionId, SnapshotFile, SnapshotWhen};
 use minke_tool::CommandNews;
@@ -34,6 +34,11 @@ pub(crate) enum Mail {
         asker: Asker,
         expected_head: Position,
         rewind: Result<Rewind, Refusal>,
+    },
+    /// What the log says of a pod that is to live again.
+    Restore {
+        asker: Asker,
+        stopped: Result<Box<Stopped>, Refusal>,
     },
     /// Something that was done off the loop for a client.
     Done {

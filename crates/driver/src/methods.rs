@@ -3,7 +3,9 @@
 //! Elsewhere: what an order does in which state (`pod`), the answers (`answers`), errands off the loop (`errands`).
 
 use minke_pod::{Changes, Order, RunMode, ShutdownMode, Until};
-use minke_protocol::{CallTool, ListCompletions, Method, Read, ReadBlob, Refusal, Rewind, Run, Set};
+use minke_protocol::{
+    CallTool, ListCompletions, Method, Read, ReadBlob, Refusal, RestorePod, Rewind, Run, Set,
+};
 use minke_record::{ErrorCode, PodName};
 use serde_json::Value;
 
@@ -24,7 +26,7 @@ pub(crate) enum Door {
     RewindTargets,
     ListCompletions(ListCompletions),
     ListPods,
-    RestorePod(PodName),
+    RestorePod(RestorePod),
     GetHistory,
     Refused(Refusal),
 }
@@ -69,7 +71,7 @@ pub(crate) fn door(method: Method, has_id: bool) -> Door {
         Method::RewindTargets => return Door::RewindTargets,
         Method::ListCompletions(list) => return Door::ListCompletions(list),
         Method::ListPods => return Door::ListPods,
-        Method::RestorePod(restore) => return Door::RestorePod(restore.name),
+        Method::RestorePod(restore) => return Door::RestorePod(restore),
         Method::GetHistory => return Door::GetHistory,
         Method::Hello(_) => {
             return refused("`hello` is only taken as the first line of a connection".to_owned());

@@ -276,8 +276,12 @@ params! {
         pub prefix: String,
     }
 
+    /// Starts a pod below this one again. Its session tells it apart from others that had its name, and is needed for one
+    /// that this pod has not spawned itself.
     pub struct RestorePod {
         pub name: PodName,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub session: Option<SessionId>,
     }
 
     #[derive(Default)]
