@@ -26,12 +26,13 @@ const REJOINS: u32 = 3;
 #[derive(Debug, Args)]
 pub(crate) struct Attach {
     /// A live pod's name, a session's id, or a name that a session had
-    name: String,
+    pub(crate) name: String,
 }
 
 pub(crate) async fn run(attach: Attach, around: &Surroundings, screen: &Screen) -> Result<Exit, Failure> {
     let home = around.home()?;
     let session = find(&home, &attach.name)?.session;
+    crate::held::make_way(&home, session).await?;
     let mut lines = read_lines()?;
     let mut room = Room {
         transcript: Transcript::new(*screen, Asides::Together),

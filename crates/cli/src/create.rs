@@ -9,13 +9,15 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
 use minke_client::Home;
+use minke_exec::clone;
 use minke_manifest::{Manifest, ModelSection, Network, Posture, SandboxMode};
 use minke_pod::{Moment, NewSession, Task, new_session};
-use minke_record::{Actor, InputSegment, PodName, Scope, SessionId};
+use minke_record::{Actor, InputSegment, Permission, PodName, Scope, ScopeRule, SessionId};
 use minke_registry::Runtime;
 
 use crate::around::{Surroundings, ids, now, seed};
 use crate::failure::{Exit, Failure};
+use crate::held::Place;
 use crate::spoken::without_secrets;
 
 /// The model of new pods, if nobody names one.
@@ -33,6 +35,9 @@ pub(crate) struct NewPod {
     /// Protected names that the agent may write all the same.
     pub(crate) lift: Vec<PathBuf>,
     pub(crate) set: Vec<String>,
+    /// As `--budget` has it.
+    pub(crate) budget: Option<String>,
+    pub(crate) place: Place,
     /// The first task, and the `op_id` that it is known by.
     pub(crate) task: Option<(Vec<InputSegment>, String)>,
 }
@@ -46,13 +51,37 @@ pub(crate) fn create(
     let cwd = working_directory(new.cwd.as_deref(), around)?;
     let manifest = manifest(&new, &cwd, around)?;
     let name = pod_name(new.name.as_deref(), &cwd, home)?;
-    let by = Actor::person("cli");
     let session = SessionId(ids().next_uuid());
-    let (cwd_text, workspace) = (text(&cwd)?, text(&Surroundings::workspace(&cwd))?);
-    let said =
-        serde_json::json!([manifest.to_value(), name.as_str(), cwd_text, workspace, new.task]).to_string();
+    let desk = Desk::set_up(new.place, &cwd, home, &name, session)?;
+    let cloned = desk.clone.clone();
+    create_at(desk, Named { session, name, manifest }, new.task, around, home).inspect_err(|_| {
+        // What stopped it is what the person must hear of; `gc` finds what even this leaves.
+        if let Some(path) = cloned {
+            drop(clone::remove(&path, session));
+        }
+    })
+}
+
+/// A session that is to be made.
+struct Named {
+    session: SessionId,
+    name: PodName,
+    manifest: Manifest,
+}
+
+fn create_at(
+    desk: Desk,
+    named: Named,
+    task: Option<(Vec<InputSegment>, String)>,
+    around: &Surroundings,
+    home: &Home,
+) -> Result<(SessionId, OwnedFd), Failure> {
+    let Named { session, name, manifest } = named;
+    let by = Actor::person("cli");
+    let (cwd_text, workspace) = (text(&desk.cwd)?, text(&Surroundings::workspace(&desk.cwd))?);
+    let said = serde_json::json!([manifest.to_value(), name.as_str(), cwd_text, workspace, task]).to_string();
     without_secrets(&[&said], minke_driver::secret_variables(&manifest), around)?;
-    let task = new.task.map(|(segments, op_id)| Task { segments, op_id: Some(op_id), from: by.clone() });
+    let task = task.map(|(segments, op_id)| Task { segments, op_id: Some(op_id), from: by.clone() });
     let written = new_session(
         Moment { now: now(), seed: seed() },
         NewSession {
@@ -60,7 +89,7 @@ pub(crate) fn create(
             version: env!("CARGO_PKG_VERSION").to_owned(),
             name,
             created_by: by,
-            scope: Scope::write(cwd_text.clone()),
+            scope: desk.scope,
             cwd: cwd_text,
             workspace,
             git: None,
@@ -78,7 +107,50 @@ pub(crate) fn create(
     Ok((session, lease))
 }
 
-fn working_directory(wish: Option<&Path>, around: &Surroundings) -> Result<PathBuf, Failure> {
+/// Where the pod works, and what it may touch.
+struct Desk {
+    cwd: PathBuf,
+    scope: Scope,
+    /// If it works in one.
+    clone: Option<PathBuf>,
+}
+
+impl Desk {
+    fn set_up(
+        place: Place,
+        cwd: &Path,
+        home: &Home,
+        name: &PodName,
+        session: SessionId,
+    ) -> Result<Desk, Failure> {
+        let scope = match place {
+            Place::Here => Scope::write(text(cwd)?),
+            Place::ReadOnly => Scope { allow: vec![reading(cwd)?], deny: Vec::new() },
+            Place::Clone => return Desk::in_a_clone(cwd, home, name, session),
+        };
+        Ok(Desk { cwd: cwd.to_owned(), scope, clone: None })
+    }
+
+    /// In the clone, at the place that the directory has in its workspace.
+    fn in_a_clone(cwd: &Path, home: &Home, name: &PodName, session: SessionId) -> Result<Desk, Failure> {
+        let workspace = Surroundings::workspace(cwd);
+        let into = crate::gc::clones(&home.paths).join(session.to_string());
+        let cloned = clone::make(&workspace, &into, name, session)
+            .map_err(|e| Failure::usage("no clone could be made to work in").why(e))?;
+        let place = cwd.strip_prefix(&workspace).map(|rest| into.join(rest));
+        // A directory that was never committed is not in the clone.
+        let cwd = place.ok().filter(|place| place.is_dir()).unwrap_or_else(|| into.clone());
+        let mut scope = Scope::write(text(&into)?);
+        scope.allow.push(reading(&cloned.objects)?);
+        Ok(Desk { cwd, scope, clone: Some(into) })
+    }
+}
+
+fn reading(path: &Path) -> Result<ScopeRule, Failure> {
+    Ok(ScopeRule { target: text(path)?, permission: Permission::Read, recursive: true })
+}
+
+pub(crate) fn working_directory(wish: Option<&Path>, around: &Surroundings) -> Result<PathBuf, Failure> {
     let dir = wish.map_or_else(|| around.cwd.clone(), |wish| around.cwd.join(wish));
     let not = |why: std::io::Error| {
         Failure::usage(format!("cannot work in {}", dir.display()))
@@ -99,6 +171,16 @@ fn manifest(new: &NewPod, cwd: &Path, around: &Surroundings) -> Result<Manifest,
     if let Network::Hosts(hosts) = &manifest.sandbox.network {
         minke_exec::address::HostRules::list(hosts)
             .map_err(|e| Failure::usage("sandbox.network names a host that cannot be granted").why(e))?;
+    }
+    if let Some(budget) = &new.budget {
+        // What is said here counts before a key of the manifest.
+        let said = crate::budget::parse(budget)?;
+        let set = &mut manifest.budget;
+        set.usd = said.usd.or(set.usd);
+        set.tokens = said.tokens.or(set.tokens);
+        set.turns = said.turns.or(set.turns);
+        set.wall_s = said.wall_s.or(set.wall_s);
+        set.children = said.children.or(set.children);
     }
     if new.unsandboxed {
         manifest.sandbox.mode = SandboxMode::Off;

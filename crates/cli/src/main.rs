@@ -4,12 +4,17 @@
 mod answer;
 mod around;
 mod attach;
+mod budget;
 mod card;
+mod chorus;
 mod create;
 mod doctor;
 mod exec;
 mod failure;
+mod family;
 mod fork;
+mod gc;
+mod held;
 mod hooks;
 mod lift;
 mod log;
@@ -24,19 +29,23 @@ mod policy;
 mod private;
 mod prompt;
 mod ps;
+mod read;
 mod replay;
 mod schema;
 mod screen;
 mod send;
 mod settings;
+mod spawn;
 mod spoken;
 mod stop;
 mod tail;
+mod top;
 mod tour;
 mod transcript;
 mod trust;
 mod undo;
 mod visit;
+mod wait;
 
 use std::process::ExitCode;
 
@@ -64,10 +73,18 @@ enum Command {
     Attach(attach::Attach),
     /// Live pods
     Ps(ps::Ps),
+    /// Live pods as a tree, all the time: sort, attach, send, stop
+    Top(top::Top),
     /// The last entries of a session, and what follows
     Tail(tail::Tail),
     /// Say something to a pod; starts the pod if it sleeps
     Send(send::Send),
+    /// What a pod said, from its log
+    Read(read::Read),
+    /// Until pods have come to an end, or ask something
+    Wait(wait::Wait),
+    /// A child for a live pod
+    Spawn(spawn::Spawn),
     /// Stop the run of a pod at a safe point
     Pause(order::Order),
     /// Go on with a paused or interrupted run
@@ -87,6 +104,8 @@ enum Command {
     /// Look at, check, repair and export session logs
     #[command(subcommand)]
     Log(log::Log),
+    /// Remove clones that nobody works in any more
+    Gc(gc::Gc),
     /// Store the key of a provider, or see which keys there are
     Login(login::Login),
     /// Run a session again from its log and recordings, offline, and report the first difference
@@ -154,6 +173,8 @@ fn main() -> ExitCode {
 fn run(command: Command, around: &Surroundings, screen: &Screen) -> Result<Exit, Failure> {
     match command {
         Command::Ps(ps) => return ps::run(&ps, around, screen),
+        Command::Read(read) => return read::run(&read, around, screen),
+        Command::Gc(gc) => return gc::run(&gc, around, screen),
         Command::Fork(fork) => return fork::run(fork, around, screen),
         Command::Replay(replay) => return replay::run(&replay, around, screen),
         Command::Log(log) => return log::run(log, around, screen),
@@ -183,7 +204,10 @@ async fn talk(command: Command, around: &Surroundings, screen: &Screen) -> Resul
         Command::Exec(exec) => Box::pin(exec::run(exec, around, screen)).await,
         Command::Attach(attach) => Box::pin(attach::run(attach, around, screen)).await,
         Command::Tail(tail) => Box::pin(tail::run(tail, around, screen)).await,
-        Command::Send(send) => send::run(send, around, screen).await,
+        Command::Top(top) => Box::pin(top::run(top, around, screen)).await,
+        Command::Wait(wait) => Box::pin(wait::run(wait, around, screen)).await,
+        Command::Spawn(spawn) => Box::pin(spawn::run(spawn, around, screen)).await,
+        Command::Send(send) => Box::pin(send::run(send, around, screen)).await,
         Command::Pause(order) => order::pause(order, around, screen).await,
         Command::Resume(order) => order::resume(order, around, screen).await,
         Command::Cancel(order) => order::cancel(order, around, screen).await,
@@ -194,6 +218,8 @@ async fn talk(command: Command, around: &Surroundings, screen: &Screen) -> Resul
         Command::Tour(tour) => Box::pin(tour::run(tour, around, screen)).await,
         Command::Hooks(hooks) => Box::pin(hooks::run(hooks, around, screen)).await,
         Command::Ps(_)
+        | Command::Read(_)
+        | Command::Gc(_)
         | Command::Fork(_)
         | Command::Replay(_)
         | Command::Log(_)

@@ -48,6 +48,7 @@ pub(crate) async fn pause(order: Order, around: &Surroundings, screen: &Screen) 
 pub(crate) async fn resume(order: Order, around: &Surroundings, screen: &Screen) -> Result<Exit, Failure> {
     let home = around.home()?;
     let session = find(&home, &order.name)?.session;
+    crate::held::make_way(&home, session).await?;
     let method = Method::Resume(order.detail());
     let delivery = Delivery { session, method, client: introduction(), visit: None };
     done(screen, "resumed", deliver(&home, delivery).await?)

@@ -10,6 +10,7 @@ use serde_json::json;
 use crate::around::{Surroundings, ids, introduction, seed};
 use crate::exec::read_stdin;
 use crate::failure::{Exit, Failure};
+use crate::held::make_way;
 use crate::screen::Screen;
 use crate::spoken::without_secrets;
 use crate::visit::queue_step;
@@ -41,6 +42,13 @@ enum Mode {
     Reject,
 }
 
+impl Send {
+    /// What waits for the end of the run.
+    pub(crate) fn queue(name: String, text: String) -> Send {
+        Send { name, text, mode: Mode::Queue, op_id: None }
+    }
+}
+
 pub(crate) async fn run(send: Send, around: &Surroundings, screen: &Screen) -> Result<Exit, Failure> {
     let text = if send.text == "-" { read_stdin()? } else { send.text };
     if text.trim().is_empty() {
@@ -49,6 +57,7 @@ pub(crate) async fn run(send: Send, around: &Surroundings, screen: &Screen) -> R
     without_secrets(&[&text], Vec::new(), around)?;
     let home = around.home()?;
     let session = find(&home, &send.name)?.session;
+    make_way(&home, session).await?;
     let content = if text.len() > TEXT_BYTES {
         // Too long for a frame, perhaps: the blob goes first, and the message names it.
         Text::Blob(home.store.put_blob(session, text.into_bytes())?)

@@ -21,6 +21,9 @@ pub(crate) struct Tail {
     /// How many entries to begin with
     #[arg(long, short = 'n', default_value_t = 20)]
     entries: u64,
+    /// With everybody below it, each line after the name of its pod
+    #[arg(long, short)]
+    tree: bool,
     /// Do not wait for more
     #[arg(long)]
     no_follow: bool,
@@ -29,6 +32,9 @@ pub(crate) struct Tail {
 pub(crate) async fn run(tail: Tail, around: &Surroundings, screen: &Screen) -> Result<Exit, Failure> {
     let home = around.home()?;
     let found = find(&home, &tail.name)?;
+    if tail.tree {
+        return crate::chorus::run(&home, found.session, tail.entries, !tail.no_follow, screen).await;
+    }
     let mut view = View { transcript: Transcript::new(*screen, Asides::Together), screen };
     let position = show_last(&home, found.session, tail.entries, &mut view)?;
     let Some(live) = found.live.filter(|_| !tail.no_follow) else {

@@ -70,6 +70,32 @@ impl Transcript {
     }
 }
 
+/// Entries as whole lines, for those who show several sessions at once, or a part of one.
+#[derive(Debug)]
+pub(crate) struct Lines(Fold);
+
+impl Default for Lines {
+    fn default() -> Lines {
+        Lines(Fold::new(Asides::Together))
+    }
+}
+
+impl Lines {
+    pub(crate) fn entry(&mut self, entry: &Entry) -> Vec<String> {
+        let mut lines = Vec::new();
+        for piece in self.0.entry(entry) {
+            let text = match piece {
+                Piece::Text(text) | Piece::Aside(text) => text,
+                Piece::Warning(text) => format!("warning: {text}"),
+            };
+            lines.extend(
+                text.trim_end_matches('\n').split('\n').filter(|line| !line.is_empty()).map(str::to_owned),
+            );
+        }
+        lines
+    }
+}
+
 /// Something to print.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Piece {

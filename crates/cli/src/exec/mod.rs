@@ -14,12 +14,13 @@ use clap::{Args, ValueEnum};
 use minke_client::{Connection, Home, Launched, launch};
 use minke_pod::Visit;
 use minke_protocol::{Detail, Method, Shutdown, ShutdownMode, Subscribe};
-use minke_record::{Actor, InputSegment, Kind, Position, RunResult, SessionId, Text};
+use minke_record::{Actor, InputSegment, Kind, Position, RunResult, Scope, SessionId, Text};
 use minke_registry::Runtime;
 
 use crate::around::{Surroundings, ids, introduction, seed};
-use crate::create::{NewPod, create};
+use crate::create::{NewPod, create, working_directory};
 use crate::failure::{Exit, Failure};
+use crate::held::{self, Choice, Held, Place};
 use crate::screen::Screen;
 use crate::spoken::without_secrets;
 use crate::visit::{newest, queue_step, step};
@@ -55,6 +56,15 @@ pub(crate) struct Exec {
     /// A key of the manifest, for example worker.max_turns=5
     #[arg(long = "set", value_name = "KEY=VALUE")]
     set: Vec<String>,
+    /// What the run may spend at most, its pods included: usd=1,tokens=200k,turns=20,wall_s=600,children=3
+    #[arg(long, value_name = "LIMITS")]
+    budget: Option<String>,
+    /// Write nothing: also where another pod writes
+    #[arg(long, conflicts_with = "clone")]
+    read_only: bool,
+    /// Work in a clone of the workspace, on a branch of its own: also where another pod writes
+    #[arg(long)]
+    clone: bool,
     /// Let commands run without a fence, with all your rights; no file and no model can say this
     #[arg(long)]
     unsandboxed: bool,
@@ -62,10 +72,10 @@ pub(crate) struct Exec {
     #[arg(long, value_name = "PATH")]
     lift: Vec<PathBuf>,
     /// Go on with a session: its id, the beginning of it, or its name. Without a prompt its paused run is resumed
-    #[arg(long, value_name = "SESSION", conflicts_with_all = ["last", "cwd", "name", "set", "posture", "unsandboxed", "lift"])]
+    #[arg(long, value_name = "SESSION", conflicts_with_all = ["last", "cwd", "name", "set", "posture", "unsandboxed", "lift", "budget", "read_only", "clone"])]
     resume: Option<String>,
     /// Go on with the newest session of this directory
-    #[arg(long, conflicts_with_all = ["cwd", "name", "set", "posture", "unsandboxed", "lift"])]
+    #[arg(long, conflicts_with_all = ["cwd", "name", "set", "posture", "unsandboxed", "lift", "budget", "read_only", "clone"])]
     last: bool,
     /// Write the model's last message to this file
     #[arg(long, value_name = "FILE")]
@@ -100,7 +110,11 @@ pub(crate) async fn run(exec: Exec, around: &Surroundings, screen: &Screen) -> R
     let begun = if goes_on {
         go_on(&exec, prompt, around, &home).await?
     } else {
-        begin(&exec, prompt, around, &home).await?
+        let prompt = prompt.ok_or_else(no_prompt)?;
+        match place(&exec, around, &home, screen).await? {
+            Ok(place) => begin(&exec, place, prompt, around, &home).await?,
+            Err(holder) => return join(&holder, prompt, around, screen).await,
+        }
     };
     let Begun { session, launched, since, which } = begun;
     let socket = launched.ready.socket.clone();
@@ -141,14 +155,44 @@ pub(crate) async fn run(exec: Exec, around: &Surroundings, screen: &Screen) -> R
     told.end(ending, status)
 }
 
+/// Where the new pod works; or the one that works there already, if the person would rather join it.
+async fn place(
+    exec: &Exec,
+    around: &Surroundings,
+    home: &Home,
+    screen: &Screen,
+) -> Result<Result<Place, Held>, Failure> {
+    match (exec.clone, exec.read_only) {
+        (true, _) => return Ok(Ok(Place::Clone)),
+        (false, true) => return Ok(Ok(Place::ReadOnly)),
+        (false, false) => {}
+    }
+    let cwd = working_directory(exec.cwd.as_deref(), around)?;
+    let wanted = Scope::write(cwd.to_string_lossy());
+    match held::clear(home, &wanted, None).await? {
+        None => Ok(Ok(Place::Here)),
+        Some(held) => match held.offer(around, screen)? {
+            Choice::Work(place) => Ok(Ok(place)),
+            Choice::Attach => Ok(Err(held)),
+        },
+    }
+}
+
+/// The holder of the directory gets the prompt, and the person sees what it does.
+async fn join(held: &Held, prompt: String, around: &Surroundings, screen: &Screen) -> Result<Exit, Failure> {
+    let name = format!("s_{}", held.session);
+    crate::send::run(crate::send::Send::queue(name.clone(), prompt), around, screen).await?;
+    Box::pin(crate::attach::run(crate::attach::Attach { name }, around, screen)).await
+}
+
 /// A new session with the prompt as its first task.
 async fn begin(
     exec: &Exec,
-    prompt: Option<String>,
+    place: Place,
+    prompt: String,
     around: &Surroundings,
     home: &Home,
 ) -> Result<Begun, Failure> {
-    let prompt = prompt.ok_or_else(no_prompt)?;
     let op_id = ids().next_uuid().to_string();
     let new = NewPod {
         cwd: exec.cwd.clone(),
@@ -158,6 +202,8 @@ async fn begin(
         unsandboxed: exec.unsandboxed,
         lift: exec.lift.clone(),
         set: exec.set.clone(),
+        budget: exec.budget.clone(),
+        place,
         task: Some((vec![InputSegment::text(prompt)], op_id.clone())),
     };
     let (session, lease) = create(new, around, home)?;
@@ -176,6 +222,7 @@ async fn go_on(
         Some(word) => minke_client::find(home, word)?.session,
         None => newest(home, &around.cwd)?,
     };
+    held::make_way(home, session).await?;
     if let Some(model) = &exec.model {
         change_model(home, session, model, around)?;
     }
@@ -393,7 +440,11 @@ fn write_last_message(
     })
 }
 
-fn read_blob(home: &Home, session: SessionId, blob: &minke_record::BlobRef) -> Result<String, Failure> {
+pub(crate) fn read_blob(
+    home: &Home,
+    session: SessionId,
+    blob: &minke_record::BlobRef,
+) -> Result<String, Failure> {
     let reader = home.store.reader(session)?;
     let mut bytes = Vec::new();
     while (bytes.len() as u64) < blob.bytes {

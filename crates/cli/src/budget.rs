@@ -1,0 +1,202 @@
+//! Budgets as a person writes and reads them: `usd=1,tokens=200k`.
+//!
+//! Elsewhere: what a budget limits (`record::Budget`), who has spent what (`pod`).
+//! Invariant: what is written is read back, and nothing is rounded up to more than was said
+//! (`a_budget_is_read_as_it_was_meant`).
+
+use minke_pod::State;
+use minke_record::{Budget, Spent};
+use serde_json::{Value, json};
+
+use crate::failure::Failure;
+
+const EXAMPLE: &str = "for example --budget usd=1,tokens=200k,turns=20,wall_s=600,children=3";
+
+/// What a pod may spend, and what has become of it.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Purse {
+    pub(crate) granted: Budget,
+    /// By itself, a request under way counted with all that it may use, and by children that have ended.
+    pub(crate) spent: Spent,
+    /// What is lent to children that live is not left.
+    pub(crate) left: Budget,
+}
+
+impl Purse {
+    pub(crate) fn of(state: &State) -> Purse {
+        let facts = &state.facts;
+        let mandate = facts.about.as_ref().and_then(|about| about.mandate.as_ref());
+        let mandate: Option<Budget> =
+            mandate.and_then(|mandate| serde_json::from_value(mandate.get("budget")?.clone()).ok());
+        let granted = state.manifest.budget.narrowed(&mandate.unwrap_or_default());
+        let granted = granted.narrowed(facts.budget.as_ref().unwrap_or(&Budget::default()));
+        let usage = &facts.usage;
+        let open = facts.open_llm.as_ref().map(|open| &open.reserved);
+        let own = Spent {
+            usd: usage.cost_usd + open.and_then(|open| open.usd).unwrap_or_default(),
+            tokens: usage.input + usage.output + open.map_or(0, |open| open.input + open.output),
+            turns: usage.calls,
+            children: 0,
+            unknown_cost: usage.unknown_cost,
+        };
+        let spent = own.plus(&facts.children_spent);
+        let lent = facts.children.iter().filter(|child| child.ended.is_none());
+        let lent = lent.fold(Spent::default(), |sum, child| {
+            let budget = child.budget.unwrap_or_default();
+            let (usd, tokens) = (budget.usd.unwrap_or_default(), budget.tokens.unwrap_or_default());
+            sum.plus(&Spent { usd, tokens, ..Spent::default() })
+        });
+        let left = Budget {
+            usd: granted.usd.map(|usd| (usd - spent.usd - lent.usd).max(0.0)),
+            tokens: granted.tokens.map(|tokens| tokens.saturating_sub(spent.tokens + lent.tokens)),
+            turns: granted.turns.map(|turns| turns.saturating_sub(usage.calls)),
+            wall_s: granted.wall_s,
+            children: granted.children.map(|children| children.saturating_sub(spent.children)),
+        };
+        Purse { granted, spent, left }
+    }
+
+    pub(crate) fn json(&self) -> Value {
+        json!({ "granted": self.granted, "spent": self.spent, "left": self.left })
+    }
+
+    /// What is left, in short; empty if nothing is limited.
+    pub(crate) fn words(&self) -> String {
+        let Budget { usd, tokens, turns, wall_s: _, children } = &self.left;
+        let words = [
+            usd.map(|usd| format!("${usd:.2}")),
+            tokens.map(|tokens| format!("{} tokens", short(tokens))),
+            turns.map(|turns| format!("{turns} turns")),
+            children.map(|children| format!("{children} children")),
+        ];
+        words.into_iter().flatten().collect::<Vec<_>>().join(", ")
+    }
+}
+
+/// `950`, `12.3k`, `4.5M`, rounded down.
+pub(crate) fn short(count: u64) -> String {
+    match count {
+        0..10_000 => count.to_string(),
+        10_000..1_000_000 => format!("{}.{}k", count / 1_000, count % 1_000 / 100),
+        _ => format!("{}.{}M", count / 1_000_000, count % 1_000_000 / 100_000),
+    }
+}
+
+/// Reads `usd=1,tokens=200k`.
+pub(crate) fn parse(text: &str) -> Result<Budget, Failure> {
+    let mut budget = Budget::default();
+    for pair in text.split(',') {
+        let wrong =
+            |why: String| Failure::usage(format!("`--budget {text}` cannot be read")).why(why).hint(EXAMPLE);
+        let Some((key, value)) = pair.split_once('=') else {
+            return Err(wrong(format!("`{pair}` has no `=`")));
+        };
+        let (key, value) = (key.trim(), value.trim());
+        let whole = || {
+            count(value)
+                .ok_or_else(|| wrong(format!("`{value}` is not a whole number (200000, 200k and 1.5M are)")))
+        };
+        let twice = match key {
+            "usd" => budget
+                .usd
+                .replace(dollars(value).ok_or_else(|| {
+                    wrong(format!("`{value}` is not a number of dollars that is 0 or more"))
+                })?)
+                .is_some(),
+            "tokens" => budget.tokens.replace(whole()?).is_some(),
+            "turns" => budget.turns.replace(whole()?).is_some(),
+            "wall_s" => budget.wall_s.replace(whole()?).is_some(),
+            "children" => budget.children.replace(whole()?).is_some(),
+            other => {
+                return Err(wrong(format!(
+                    "there is no limit `{other}`; there are usd, tokens, turns, wall_s and children"
+                )));
+            }
+        };
+        if twice {
+            return Err(wrong(format!("`{key}` is said twice")));
+        }
+    }
+    Ok(budget)
+}
+
+fn dollars(text: &str) -> Option<f64> {
+    let usd: f64 = text.strip_prefix('$').unwrap_or(text).parse().ok()?;
+    (usd.is_finite() && usd >= 0.0).then_some(usd)
+}
+
+/// `200000`, `200k`, `1.5M`; nothing that would have to be rounded.
+fn count(text: &str) -> Option<u64> {
+    let (digits, scale) = match text.char_indices().next_back()? {
+        (at, 'k' | 'K') => (text.get(..at)?, 1_000),
+        (at, 'M') => (text.get(..at)?, 1_000_000),
+        _ => (text, 1_u64),
+    };
+    let (whole, part) = digits.split_once('.').unwrap_or((digits, ""));
+    let plain = |digits: &str| digits.chars().all(|c| c.is_ascii_digit());
+    if whole.is_empty() || !plain(whole) || !plain(part) || (digits.contains('.') && part.is_empty()) {
+        return None;
+    }
+    let unit = 10_u64.checked_pow(u32::try_from(part.len()).ok()?)?;
+    let fraction = if part.is_empty() { 0 } else { part.parse::<u64>().ok()?.checked_mul(scale)? };
+    if !fraction.is_multiple_of(unit) {
+        return None;
+    }
+    whole.parse::<u64>().ok()?.checked_mul(scale)?.checked_add(fraction / unit)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_budget_is_read_as_it_was_meant() {
+        let all = parse("usd=1.5,tokens=200k,turns=20, wall_s=600 ,children=3").unwrap();
+        assert_eq!(
+            all,
+            Budget {
+                usd: Some(1.5),
+                tokens: Some(200_000),
+                turns: Some(20),
+                wall_s: Some(600),
+                children: Some(3)
+            }
+        );
+        for (text, tokens) in [("7", 7), ("1.5M", 1_500_000), ("0.001k", 1), ("3K", 3_000), ("0", 0)] {
+            assert_eq!(parse(&format!("tokens={text}")).unwrap().tokens, Some(tokens), "{text}");
+        }
+        for wrong in [
+            "",
+            "tokens",
+            "tokens=",
+            "tokens=-1",
+            "tokens=1.5",
+            "tokens=0.0001k",
+            "tokens=1m",
+            "tokens=k",
+            "tokens=.5k",
+            "tokens=1.k",
+            "tokens=99999999999999999999",
+            "tokens=99999999999999999M",
+            "usd=NaN",
+            "usd=inf",
+            "usd=-1",
+            "money=1",
+            "tokens=1,tokens=2",
+            "usd=1,,turns=2",
+            "tokens=١k",
+        ] {
+            let refused = parse(wrong).unwrap_err();
+            assert_eq!(refused.exit, crate::failure::Exit::Usage, "{wrong}");
+            assert!(refused.text().contains("--budget usd=1"), "{wrong}: {}", refused.text());
+        }
+    }
+
+    #[test]
+    fn counts_are_short_and_never_more_than_they_are() {
+        let shown = [(0, "0"), (9_999, "9999"), (12_399, "12.3k"), (999_999, "999.9k"), (4_590_000, "4.5M")];
+        for (count, text) in shown {
+            assert_eq!(short(count), text);
+        }
+    }
+}
