@@ -185,7 +185,7 @@ fn living(home: &Home, live: &Live, folds: &mut Folds) -> Member {
         waiting: status.and_then(|status| status.waiting.as_ref()).map(|waiting| json!(waiting)),
         pid: Some(live.row.pid),
         parent: live.row.parent,
-        scope: Some(live.row.scope.clone()),
+        scope: Some(live.row.effective()),
         known: folds.known(home, live.row.session),
     }
 }

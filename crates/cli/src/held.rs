@@ -10,10 +10,10 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use minke_client::{Connection, Home};
-use minke_policy::{overlaps_write, subtract};
+use minke_policy::overlaps_write;
 use minke_protocol::{Method, Nothing, Subscribe};
 use minke_record::{Scope, SessionId};
-use minke_registry::{Row, Runtime};
+use minke_registry::Runtime;
 
 use crate::around::{Surroundings, introduction};
 use crate::failure::{Exit, Failure};
@@ -103,10 +103,10 @@ fn holder(home: &Home, wanted: &Scope, coming: Option<SessionId>) -> Result<Opti
     Ok(look.live.iter().find_map(|live| {
         let row = &live.row;
         let own = |session| coming == Some(session);
-        if row.yielded || own(row.session) || row.lender.is_some_and(own) {
+        if own(row.session) || row.lender.is_some_and(own) {
             return None;
         }
-        let overlap = overlaps_write(wanted, &effective(row))?;
+        let overlap = overlaps_write(wanted, &row.effective())?;
         Some(Held {
             name: row.name.to_string(),
             session: row.session,
@@ -116,11 +116,6 @@ fn holder(home: &Home, wanted: &Scope, coming: Option<SessionId>) -> Result<Opti
             why: None,
         })
     }))
-}
-
-/// What it can write now.
-fn effective(row: &Row) -> Scope {
-    row.loans.iter().fold(row.scope.clone(), |scope, loan| subtract(&scope, &loan.scope))
 }
 
 /// Why it does not yield; nothing, if it does or is gone.
