@@ -24,36 +24,7 @@ pub(crate) struct Purse {
 
 impl Purse {
     pub(crate) fn of(state: &State) -> Purse {
-        let facts = &state.facts;
-        let mandate = facts.about.as_ref().and_then(|about| about.mandate.as_ref());
-        let mandate: Option<Budget> =
-            mandate.and_then(|mandate| serde_json::from_value(mandate.get("budget")?.clone()).ok());
-        let granted = state.manifest.budget.narrowed(&mandate.unwrap_or_default());
-        let granted = granted.narrowed(facts.budget.as_ref().unwrap_or(&Budget::default()));
-        let usage = &facts.usage;
-        let open = facts.open_llm.as_ref().map(|open| &open.reserved);
-        let own = Spent {
-            usd: usage.cost_usd + open.and_then(|open| open.usd).unwrap_or_default(),
-            tokens: usage.input + usage.output + open.map_or(0, |open| open.input + open.output),
-            turns: usage.calls,
-            children: 0,
-            unknown_cost: usage.unknown_cost,
-        };
-        let spent = own.plus(&facts.children_spent);
-        let lent = facts.children.iter().filter(|child| child.ended.is_none());
-        let lent = lent.fold(Spent::default(), |sum, child| {
-            let budget = child.budget.unwrap_or_default();
-            let (usd, tokens) = (budget.usd.unwrap_or_default(), budget.tokens.unwrap_or_default());
-            sum.plus(&Spent { usd, tokens, ..Spent::default() })
-        });
-        let left = Budget {
-            usd: granted.usd.map(|usd| (usd - spent.usd - lent.usd).max(0.0)),
-            tokens: granted.tokens.map(|tokens| tokens.saturating_sub(spent.tokens + lent.tokens)),
-            turns: granted.turns.map(|turns| turns.saturating_sub(usage.calls)),
-            wall_s: granted.wall_s,
-            children: granted.children.map(|children| children.saturating_sub(spent.children)),
-        };
-        Purse { granted, spent, left }
+        Purse { granted: state.granted(), spent: state.spent(), left: state.left() }
     }
 
     pub(crate) fn json(&self) -> Value {

@@ -87,7 +87,7 @@ fn a_second_pod_of_a_directory_gets_a_number() {
     world.write("s.toml", SLOW);
     let mut first = world.start(&["exec", "--model", "scripted:s.toml", "go"]);
     first.until("Half");
-    let second = world.run(&["exec", "--model", "scripted:demo", "go"]);
+    let second = world.run(&["exec", "--read-only", "--model", "scripted:demo", "go"]);
     assert_eq!(second.code, Some(0), "{second:?}");
     assert!(second.err.contains(" work-2 "), "{}", second.err);
     assert_eq!(world.run(&["cancel", "work"]).code, Some(0));
