@@ -137,10 +137,14 @@ impl Desk {
         let into = crate::gc::clones(&home.paths).join(session.to_string());
         let cloned = clone::make(&workspace, &into, name, session)
             .map_err(|e| Failure::usage("no clone could be made to work in").why(e))?;
-        let place = cwd.strip_prefix(&workspace).map(|rest| into.join(rest));
+        // As the fence and the file tools will see it.
+        let path = into.canonicalize().map_err(|e| {
+            Failure::new(Exit::Storage, format!("cannot find the clone {}", into.display())).why(e)
+        })?;
+        let place = cwd.strip_prefix(&workspace).map(|rest| path.join(rest));
         // A directory that was never committed is not in the clone.
-        let cwd = place.ok().filter(|place| place.is_dir()).unwrap_or_else(|| into.clone());
-        let mut scope = Scope::write(text(&into)?);
+        let cwd = place.ok().filter(|place| place.is_dir()).unwrap_or_else(|| path.clone());
+        let mut scope = Scope::write(text(&path)?);
         scope.allow.push(reading(&cloned.objects)?);
         Ok(Desk { cwd, scope, clone: Some(into) })
     }

@@ -184,7 +184,8 @@ fn living(home: &Home, live: &Live, folds: &mut Folds) -> Member {
         activity: status.and_then(|status| status.activity.clone()),
         waiting: status.and_then(|status| status.waiting.as_ref()).map(|waiting| json!(waiting)),
         pid: Some(live.row.pid),
-        parent: live.row.parent,
+        // One whose lender is gone, with all above it, is still its child.
+        parent: live.row.parent.or(live.row.lender),
         scope: Some(live.row.effective()),
         known: folds.known(home, live.row.session),
     }
@@ -219,12 +220,15 @@ pub(crate) fn sleeping(
     }
 }
 
-/// Adds the children that members speak of and that live no more.
+/// Adds the parents and children of members that live no more.
 fn remember(home: &Home, members: &mut Vec<Member>, folds: &mut Folds) {
     let mut seen: BTreeSet<SessionId> = members.iter().map(|member| member.session).collect();
     let living = members.len();
     let mut at = 0;
     while at < members.len() && members.len() < living + REMEMBERED {
+        if let Some(parent) = members[at].parent.filter(|parent| seen.insert(*parent)) {
+            members.push(sleeping(home, parent, None, folds));
+        }
         let (parent, children) = match &members[at].known {
             Some(known) => (members[at].session, known.children.clone()),
             None => (members[at].session, Vec::new()),

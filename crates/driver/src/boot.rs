@@ -310,6 +310,7 @@ fn equip(
         (SandboxMode::Off | SandboxMode::Scope | SandboxMode::ReadOnly, _) => found,
     };
     let kit = Kit::make(Making {
+        session: args.session,
         scope: &hands.place.scope,
         manifest: &state.manifest,
         paths: &args.paths,

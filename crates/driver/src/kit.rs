@@ -15,7 +15,7 @@ use minke_files::{Files, FilesConfig, TmpAlias};
 use minke_llm::Cover;
 use minke_manifest::{Manifest, SandboxMode};
 use minke_policy::Tier;
-use minke_record::{Permission, Scope, ScopeRule};
+use minke_record::{Permission, Scope, ScopeRule, SessionId};
 use minke_registry::{OwnDirs, Paths};
 use minke_tool::Tool;
 
@@ -24,6 +24,7 @@ const SHOWN_TMP: &str = "/tmp";
 
 /// What a kit is made from.
 pub(crate) struct Making<'a> {
+    pub(crate) session: SessionId,
     pub(crate) scope: &'a Scope,
     pub(crate) manifest: &'a Manifest,
     pub(crate) paths: &'a Paths,
@@ -89,8 +90,15 @@ fn masked(paths: &Paths) -> Vec<PathBuf> {
     all.into_iter().collect()
 }
 
-fn lifted(manifest: &Manifest) -> Vec<PathBuf> {
-    manifest.sandbox.lifted.iter().map(PathBuf::from).collect()
+/// What a person lifted, and the pod's own clone, which lies among what is ours. Names that are protected inside it stay
+/// so.
+fn lifted(making: &Making<'_>) -> Vec<PathBuf> {
+    let clone = making.paths.data.join("clones").join(making.session.to_string());
+    let clone = clone
+        .canonicalize()
+        .ok()
+        .filter(|clone| making.scope.allow.iter().any(|rule| Path::new(&rule.target) == clone.as_path()));
+    making.manifest.sandbox.lifted.iter().map(PathBuf::from).chain(clone).collect()
 }
 
 fn files_config(making: &Making<'_>) -> FilesConfig {
@@ -104,7 +112,7 @@ fn files_config(making: &Making<'_>) -> FilesConfig {
         tmp_read_only: !manifest.sandbox.writable_tmp,
         output: Some(dirs.output.clone()),
         masked: masked(paths),
-        lifted: lifted(manifest),
+        lifted: lifted(making),
     }
 }
 
@@ -137,7 +145,7 @@ fn commands_config(making: &Making<'_>, files: &Arc<Files>) -> CommandsConfig {
             writable_tmp: sandbox.writable_tmp,
         },
         masked: masked(paths),
-        lifted: lifted(manifest),
+        lifted: lifted(making),
         network,
         env: EnvRules { pass: sandbox.env.pass.clone(), set: sandbox.env.set.clone() },
     };

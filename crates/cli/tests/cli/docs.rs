@@ -107,6 +107,11 @@ fn the_examples_of_the_page_on_hooks_are_true() {
     check_page("hooks.md");
 }
 
+#[test]
+fn the_examples_of_the_page_on_the_tree_are_true() {
+    check_page("tree.md");
+}
+
 /// What a pod offers to its model is in the log; the page must name each tool and each of its inputs.
 #[test]
 fn every_tool_and_its_inputs_are_on_the_page_on_tools() {

@@ -296,3 +296,132 @@ fn outside_git_there_is_no_clone_and_nothing_is_made() {
     assert!(refused.err.contains("not in a git repository"), "{refused:?}");
     assert_eq!(world.sessions(), 0);
 }
+
+/// A pod with a child called `web` that has done its task.
+fn tree() -> World {
+    let world = living();
+    std::fs::create_dir(world.work().join("web")).unwrap();
+    let spawned = spawn(&world, "tale", "web", &["--scope", "write:web"]);
+    assert_eq!(spawned.code, Some(0), "{spawned:?}");
+    assert_eq!(world.run(&["wait", "web"]).code, Some(0));
+    world
+}
+
+fn spawn(world: &World, parent: &str, name: &str, more: &[&str]) -> crate::world::Done {
+    let words = ["spawn", parent, name, "--task", "from below", "--profile", "inherit"];
+    world.run(&[&words[..], more].concat())
+}
+
+fn row(world: &World, name: &str) -> Value {
+    let rows = world.json(&["ps", "--tree", "--json"]);
+    let found = rows.as_array().unwrap().iter().find(|row| row["name"] == name);
+    found.unwrap_or_else(|| panic!("{name} is not there: {rows}")).clone()
+}
+
+#[test]
+fn a_child_is_spawned_seen_read_and_stopped_with_its_parent() {
+    let world = tree();
+    let (parent, child) = (row(&world, "tale"), row(&world, "web"));
+    assert_eq!((&parent["depth"], &child["depth"]), (&0.into(), &1.into()));
+    assert_eq!((&parent["children"][0], &child["parent"]), (&child["session"], &parent["session"]));
+    let place = world.work().canonicalize().unwrap().join("web");
+    assert_eq!(child["scope"]["allow"][0]["target"], place.to_str().unwrap(), "{child}");
+    assert_eq!(
+        parent["scope"]["deny"][0]["target"],
+        place.to_str().unwrap(),
+        "what is lent is not its own: {parent}"
+    );
+    let shown = world.run(&["ps", "--tree"]).out;
+    let lines: Vec<&str> = shown.lines().collect();
+    assert!(lines[1].starts_with("tale ") && lines[2].starts_with("└─ web "), "{shown}");
+    assert_eq!(world.run(&["read", "web"]).out, "You said: from below\n");
+    for (args, code) in [
+        (&["--scope", "write:web"][..], 2),
+        (&["--scope", "write:nowhere"], 2),
+        (&["--scope", "all:web"], 2),
+        (&["--scope", "write:web", "--budget", "tokens=few"], 2),
+    ] {
+        let refused = spawn(&world, "tale", "web", args);
+        assert_eq!(refused.code, Some(code), "{args:?}: {refused:?}");
+    }
+    let stopped = world.run(&["stop", "tale", "--tree"]);
+    assert_eq!(stopped.code, Some(0), "{stopped:?}");
+    assert_eq!(stopped.err, "web: stopped\ntale: stopped\n");
+    let alone = spawn(&world, "tale", "web", &["--scope", "write:web"]);
+    assert_eq!(alone.code, Some(1), "{alone:?}");
+    world.verify();
+}
+
+#[test]
+fn a_tree_is_followed_and_every_line_has_a_name() {
+    let world = tree();
+    let last = world.run(&["tail", "tale", "--tree", "--no-follow", "-n", "1000"]).out;
+    for wanted in ["tale │ You said: second", "web  │ > from below", "web  │ You said: from below"] {
+        assert_eq!(last.lines().filter(|line| *line == wanted).count(), 1, "{wanted}: {last}");
+    }
+    assert!(last.lines().all(|line| line.contains(" │ ")), "{last}");
+    let mut tail = world.start(&["tail", "tale", "--tree", "-n", "0"]);
+    std::fs::create_dir(world.work().join("api")).unwrap();
+    assert_eq!(spawn(&world, "tale", "api", &["--scope", "write:api"]).code, Some(0));
+    tail.until("api  │ You said: from below");
+    assert_eq!(world.run(&["send", "web", "and now?"]).code, Some(0));
+    tail.until("web  │ You said: and now?");
+    assert_eq!(world.run(&["stop", "tale", "--tree"]).code, Some(0));
+    assert_eq!(tail.end().code, Some(0), "it ends when nobody is left");
+    let objects = world.run(&["tail", "tale", "--tree", "--no-follow", "--json", "-n", "2"]).out;
+    for line in objects.lines() {
+        let object: Value = serde_json::from_str(line).unwrap();
+        assert!(object["pod"].is_string() && object["entry"]["seq"].is_u64(), "{object}");
+    }
+    assert_eq!(objects.lines().count(), 6, "two of each: {objects}");
+}
+
+#[test]
+fn a_child_that_died_is_shown_as_such_and_so_is_a_parent() {
+    let world = tree();
+    crate::world::kill(&row(&world, "web")["pid"]);
+    until_state(&world, "web", "crashed");
+    assert_eq!(world.run(&["send", "web", "again"]).code, Some(0), "its parent lends it its scope anew");
+    assert_eq!(world.run(&["wait", "web"]).code, Some(0));
+    assert_eq!(world.run(&["read", "web"]).out, "You said: again\n");
+    crate::world::kill(&row(&world, "tale")["pid"]);
+    until_state(&world, "tale", "stopped");
+    let child = row(&world, "web");
+    assert_eq!(
+        (&child["depth"], &child["state"]),
+        (&1.into(), &"idle".into()),
+        "a child outlives its parent"
+    );
+    assert_eq!(world.run(&["stop", "tale", "--tree"]).err, "web: stopped\n");
+    world.verify();
+}
+
+fn until_state(world: &World, name: &str, state: &str) {
+    let until = Instant::now() + Duration::from_secs(20);
+    loop {
+        let found = row(world, name)["state"].as_str().unwrap().to_owned();
+        if found == state {
+            return;
+        }
+        assert!(Instant::now() < until, "{name} is {found}, not {state}");
+    }
+}
+
+#[test]
+fn a_child_in_a_clone_works_beside_its_parent() {
+    let Some(world) = repository("spawn --clone") else { return };
+    world.write("s.toml", ECHO);
+    assert_eq!(world.run(&["exec", "--name", "tale", "--model", "scripted:s.toml", "first"]).code, Some(0));
+    assert_eq!(world.run(&["send", "tale", "second"]).code, Some(0));
+    let spawned = spawn(&world, "tale", "web", &["--clone", "--wait"]);
+    assert_eq!(spawned.code, Some(0), "{spawned:?}");
+    let child = row(&world, "web");
+    let session = child["session"].as_str().unwrap().strip_prefix("s_").unwrap().to_owned();
+    let clone = world.home().canonicalize().unwrap().join("data/clones").join(&session);
+    assert!(clone.join("a.txt").exists());
+    assert_eq!(child["scope"]["allow"][0]["target"], clone.to_str().unwrap(), "{child}");
+    assert!(git(&world, &["for-each-ref"]).contains(&session));
+    assert_eq!(world.run(&["stop", "tale", "--tree"]).code, Some(0));
+    assert_eq!(world.run(&["gc", "--clones", "--yes"]).code, Some(0));
+    assert!(!clone.exists());
+}
