@@ -3,13 +3,14 @@
 //! What has already happened counts, and a pod that lives no more does nothing. A question ends the wait whatever was
 //! waited for: somebody has to answer it.
 
+use std::path::Path;
 use std::time::Duration;
 
 use clap::Args;
 use minke_client::{Connection, ConnectionError, Home, find};
 use minke_protocol::{Method, Status, StatusReply, Subscribe, Until, Wait as WaitFor, WaitReply};
 use minke_record::SessionId;
-use minke_registry::Live;
+use minke_registry::{Paths, Runtime};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
@@ -22,6 +23,8 @@ use crate::screen::Screen;
 const MAX_SECONDS: u64 = 86_400;
 /// How much longer a pod may take than it was told to wait.
 const GRACE: Duration = Duration::from_secs(30);
+/// How soon a pod that starts or stops is asked again.
+const ASK_AGAIN: Duration = Duration::from_millis(20);
 
 #[derive(Debug, Args)]
 pub(crate) struct Wait {
@@ -61,7 +64,6 @@ enum Seen {
 struct One {
     name: String,
     session: SessionId,
-    live: Option<Live>,
 }
 
 pub(crate) async fn run(wait: Wait, around: &Surroundings, screen: &Screen) -> Result<Exit, Failure> {
@@ -71,9 +73,9 @@ pub(crate) async fn run(wait: Wait, around: &Surroundings, screen: &Screen) -> R
     let mut names = Vec::new();
     for name in &wait.names {
         let found = find(&home, name)?;
-        let one = One { name: name.clone(), session: found.session, live: found.live };
+        let one = One { name: name.clone(), session: found.session };
         names.push(one.clone());
-        waiting.spawn(watch(one, wait.ask, patience));
+        waiting.spawn(watch(home.paths.clone(), one, wait.ask, patience));
     }
     let mut seen: Vec<(One, Seen)> = Vec::new();
     let interrupted = tokio::signal::ctrl_c();
@@ -84,9 +86,7 @@ pub(crate) async fn run(wait: Wait, around: &Surroundings, screen: &Screen) -> R
             _ = &mut interrupted => return Err(Failure::said(Exit::Signal)),
         };
         let Some(joined) = joined else { break };
-        let (one, what) = joined
-            .map_err(|e| Failure::new(Exit::Failed, "a wait was given up").why(e))?
-            .map_err(Failure::from)?;
+        let (one, what) = joined.map_err(|e| Failure::new(Exit::Failed, "a wait was given up").why(e))??;
         let enough = what == Seen::Asks || (wait.any && what != Seen::Late);
         seen.push((one, what));
         if enough {
@@ -147,25 +147,33 @@ fn tell(home: &Home, screen: &Screen, names: &[One], seen: &[(One, Seen)]) -> Re
     Ok(())
 }
 
-/// Waits for one pod.
-async fn watch(one: One, ask_only: bool, patience: Duration) -> Result<(One, Seen), ConnectionError> {
-    let Some(live) = &one.live else { return Ok((one, Seen::Gone)) };
-    let socket = live.row.socket.clone();
-    let asks = hold(&socket, Until::Ask, patience);
-    let seen = if ask_only {
-        asks.await
-    } else {
-        tokio::select! {
-            // A run that waits for an answer is not at its end; both are asked, and the question counts first.
-            biased;
-            seen = asks_first(asks) => seen,
-            seen = quiet(&socket, patience) => seen,
+/// Waits for one pod. A row may stand there before the socket listens, and a pod that sleeps may be woken meanwhile: as
+/// long as somebody lives there it is asked again.
+async fn watch(paths: Paths, one: One, ask_only: bool, patience: Duration) -> Result<(One, Seen), Failure> {
+    let until = tokio::time::Instant::now() + patience;
+    loop {
+        let look = Runtime::new(&paths).look()?;
+        let Some(live) = look.by_session(one.session) else { return Ok((one, Seen::Gone)) };
+        let left = until.saturating_duration_since(tokio::time::Instant::now());
+        match once(&live.row.socket, ask_only, left).await {
+            Ok(seen) => return Ok((one, seen)),
+            Err(e) if e.is_nobody() && left.is_zero() => return Ok((one, Seen::Late)),
+            Err(e) if e.is_nobody() => tokio::time::sleep(ASK_AGAIN).await,
+            Err(e) => return Err(e.into()),
         }
-    };
-    match seen {
-        Ok(seen) => Ok((one, seen)),
-        Err(e) if e.is_nobody() => Ok((one, Seen::Gone)),
-        Err(e) => Err(e),
+    }
+}
+
+async fn once(socket: &Path, ask_only: bool, patience: Duration) -> Result<Seen, ConnectionError> {
+    let asks = hold(socket, Until::Ask, patience);
+    if ask_only {
+        return asks.await;
+    }
+    tokio::select! {
+        // A run that waits for an answer is not at its end; both are asked, and the question counts first.
+        biased;
+        seen = asks_first(asks) => seen,
+        seen = quiet(socket, patience) => seen,
     }
 }
 
@@ -181,7 +189,7 @@ async fn asks_first(
     }
 }
 
-async fn hold(socket: &std::path::Path, until: Until, patience: Duration) -> Result<Seen, ConnectionError> {
+async fn hold(socket: &Path, until: Until, patience: Duration) -> Result<Seen, ConnectionError> {
     let mut connection = Connection::open(socket, Subscribe::None, None, introduction()).await?;
     let asks = until == Until::Ask;
     let timeout_ms = u64::try_from(patience.as_millis()).unwrap_or(u64::MAX);
@@ -197,7 +205,7 @@ async fn hold(socket: &std::path::Path, until: Until, patience: Duration) -> Res
 }
 
 /// A pod is idle for a moment between two runs, so it is asked whether something waits in its queue.
-async fn quiet(socket: &std::path::Path, patience: Duration) -> Result<Seen, ConnectionError> {
+async fn quiet(socket: &Path, patience: Duration) -> Result<Seen, ConnectionError> {
     let until = tokio::time::Instant::now() + patience;
     loop {
         let left = until.saturating_duration_since(tokio::time::Instant::now());
