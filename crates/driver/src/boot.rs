@@ -202,13 +202,7 @@ fn start(
     // Everything that can fail without it was made before, so that little is to be undone.
     let scope = take_scope_lease(&hands, &about, (name, args.session), ticket)?;
     // What it has lent to children that live on is not its own to write.
-    hands.place.scope = match scope.effective() {
-        Ok(effective) => effective,
-        Err(error) => {
-            let_go(scope);
-            return Err(error.into());
-        }
-    };
+    hands.place.scope = scope.row().effective();
     if let Err(e) = clear_after_fences(&runtime) {
         eprintln!("warning: something that held protected names may still lie in a workspace: {e}");
     }
@@ -457,7 +451,10 @@ fn open_door(
     for (source, message) in alerts {
         driver.take(What::Alert { level: AlertLevel::Warn, source, message });
     }
-    driver.children.look_for_adopted(&driver.pod.state().facts.children);
+    let known = &driver.pod.state().facts.children;
+    if !known.is_empty() || !driver.scope.row().loans.is_empty() {
+        driver.children.look_around(known);
+    }
     let listener = bind(driver.scope.socket())?;
     let manifest = manifest_text(driver.pod.state());
     driver.scope.write_manifest(&manifest)?;

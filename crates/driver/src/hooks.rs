@@ -10,7 +10,7 @@ use std::time::Duration;
 use minke_hooks::{Around, Call, Event, Hooks, Loaded, Observers, Observing, Question, Steered};
 use minke_llm::Cover;
 use minke_pod::{HookPoint, HookQuestion, HooksSaid, Steers};
-use minke_record::{Entry, InputSegment};
+use minke_record::{Entry, InputSegment, Judgement};
 use minke_registry::Paths;
 use minke_trust::{Found, Standing};
 use tokio::sync::mpsc;
@@ -87,7 +87,8 @@ impl Hooked {
     pub(crate) fn steers(hooks: &Hooks) -> Steers {
         Steers {
             user_prompt: hooks.steers(Event::UserPrompt),
-            before_tool: hooks.steers(Event::BeforeTool),
+            // A spawn is a call: who is asked about spawns is asked when its call is.
+            before_tool: hooks.steers(Event::BeforeTool) || hooks.steers(Event::PodSpawn),
             before_stop: hooks.steers(Event::BeforeStop),
         }
     }
@@ -131,10 +132,17 @@ impl Hooked {
         let (hooks, library, mail) = (Arc::clone(&self.hooks), self.library.clone(), self.mail.clone());
         self.asking.spawn(async move {
             let said = match asked(&point, question, &library).await {
-                Ok(question) => said(hooks.ask(&question).await),
+                Ok(Asked { question, spawn: None }) => said(hooks.ask(&question).await),
+                Ok(Asked { question, spawn: Some(Spawn { arguments, may_rewrite }) }) => {
+                    let first = said(hooks.ask(&question).await);
+                    // Arguments are rewritten once.
+                    let may_rewrite = may_rewrite && first.rewritten.is_none();
+                    let arguments = first.rewritten.clone().unwrap_or(arguments);
+                    both(first, said(hooks.ask(&pod_spawn(&arguments, may_rewrite)).await))
+                }
                 // What nobody could be asked about may be what a hook is there to stop.
                 Err(why) => HooksSaid {
-                    outcome: minke_record::Judgement::Deny,
+                    outcome: Judgement::Deny,
                     reason: Some(format!("hooks could not be asked: {why}")),
                     ..HooksSaid::nothing()
                 },
@@ -159,11 +167,58 @@ impl Hooked {
     }
 }
 
-/// The question as hooks are told it.
-async fn asked(point: &HookPoint, question: HookQuestion, library: &Library) -> Result<Question, String> {
+/// A question as hooks are told it.
+struct Asked {
+    question: Question,
+    /// A call that would spawn a pod: then those are asked, too, who want to know of that.
+    spawn: Option<Spawn>,
+}
+
+struct Spawn {
+    arguments: String,
+    may_rewrite: bool,
+}
+
+impl From<Question> for Asked {
+    fn from(question: Question) -> Asked {
+        Asked { question, spawn: None }
+    }
+}
+
+/// The tool that makes a child.
+const SPAWNS: &str = "SpawnPod";
+
+fn pod_spawn(arguments: &str, may_rewrite: bool) -> Question {
+    // The tool has taken the arguments already, so they are JSON with a name.
+    let input: serde_json::Value = serde_json::from_str(arguments).unwrap_or_default();
+    let name = input.get("name").and_then(serde_json::Value::as_str).unwrap_or_default();
+    Question::pod_spawn(name, &input, may_rewrite)
+}
+
+/// What both said: the strictest word counts, and the reason of whoever said it.
+fn both(first: HooksSaid, second: HooksSaid) -> HooksSaid {
+    let rank = |said: &HooksSaid| match said.outcome {
+        Judgement::Allow => 0,
+        Judgement::Ask => 1,
+        Judgement::Deny | Judgement::Other(_) => 2,
+    };
+    let (mut strict, other) = if rank(&second) > rank(&first) { (second, first) } else { (first, second) };
+    strict.rewritten = strict.rewritten.or(other.rewritten);
+    strict.by = strict.by.or(other.by);
+    strict.context = match (strict.context, other.context) {
+        (Some(one), Some(two)) => Some(format!("{one}\n{two}")),
+        (one, two) => one.or(two),
+    };
+    strict.problems.extend(other.problems);
+    strict
+}
+
+async fn asked(point: &HookPoint, question: HookQuestion, library: &Library) -> Result<Asked, String> {
     match (point, question) {
-        (_, HookQuestion::UserPrompt { input, from }) => Ok(Question::user_prompt(&words(&input), &from)),
-        (_, HookQuestion::BeforeStop { text, again }) => Ok(Question::before_stop(&text, again)),
+        (_, HookQuestion::UserPrompt { input, from }) => {
+            Ok(Question::user_prompt(&words(&input), &from).into())
+        }
+        (_, HookQuestion::BeforeStop { text, again }) => Ok(Question::before_stop(&text, again).into()),
         (
             HookPoint::BeforeTool(call_id, _),
             HookQuestion::BeforeTool { tool, arguments, action, preview, verdict, may_rewrite },
@@ -175,7 +230,8 @@ async fn asked(point: &HookPoint, question: HookQuestion, library: &Library) -> 
             let (tool, arguments) = (tool.as_str(), arguments.as_str());
             let preview = preview.as_ref();
             let (action, verdict) = (&action, &verdict);
-            Ok(Question::before_tool(Call {
+            let spawn = (tool == SPAWNS).then(|| Spawn { arguments: arguments.to_owned(), may_rewrite });
+            let question = Question::before_tool(Call {
                 call_id,
                 tool,
                 arguments,
@@ -183,7 +239,8 @@ async fn asked(point: &HookPoint, question: HookQuestion, library: &Library) -> 
                 preview,
                 verdict,
                 may_rewrite,
-            }))
+            });
+            Ok(Asked { question, spawn })
         }
         (_, HookQuestion::BeforeTool { .. }) => Err("a question about a call names no call".to_owned()),
     }

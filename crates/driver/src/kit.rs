@@ -22,6 +22,9 @@ use minke_tool::Tool;
 /// Where commands in a fence that can move it see the pod's own temporary directory.
 const SHOWN_TMP: &str = "/tmp";
 
+/// Where clones of workspaces lie among our data.
+pub(crate) const CLONES: &str = "clones";
+
 /// What a kit is made from.
 pub(crate) struct Making<'a> {
     pub(crate) session: SessionId,
@@ -85,15 +88,25 @@ impl Kit {
 fn masked(paths: &Paths) -> Vec<PathBuf> {
     let home = std::env::home_dir().map(|home| minke_policy::secrets(&home.to_string_lossy()));
     let secrets = home.unwrap_or_default().into_iter().map(PathBuf::from);
-    let ours = [&paths.config, &paths.data, &paths.state, &paths.runtime];
-    let all: BTreeSet<PathBuf> = secrets.chain(ours.into_iter().cloned()).collect();
+    let ours = [&paths.config, &paths.state, &paths.runtime].into_iter().cloned();
+    let all: BTreeSet<PathBuf> = secrets.chain(ours).chain(masked_data(&paths.data)).collect();
     all.into_iter().collect()
+}
+
+/// All of our data but the clones: those are told apart by scopes, which a pod has only for its own and, to read, for
+/// its children's. Where they cannot be told apart, all of it.
+fn masked_data(data: &Path) -> Vec<PathBuf> {
+    let clones = data.join(CLONES);
+    match std::fs::create_dir_all(&clones).and_then(|()| std::fs::read_dir(data)) {
+        Ok(listed) => listed.flatten().map(|found| found.path()).filter(|path| *path != clones).collect(),
+        Err(_) => vec![data.to_owned()],
+    }
 }
 
 /// What a person lifted, and the pod's own clone, which lies among what is ours. Names that are protected inside it stay
 /// so.
 fn lifted(making: &Making<'_>) -> Vec<PathBuf> {
-    let clone = making.paths.data.join("clones").join(making.session.to_string());
+    let clone = making.paths.data.join(CLONES).join(making.session.to_string());
     let clone = clone
         .canonicalize()
         .ok()

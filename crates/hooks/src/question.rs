@@ -72,10 +72,10 @@ impl Question {
     }
 
     /// A child is about to be started with this input of its call.
-    pub fn pod_spawn(name: &str, input: &Value) -> Question {
+    pub fn pod_spawn(name: &str, input: &Value, may_rewrite: bool) -> Question {
         let mut question = Question::new(Event::PodSpawn, json!({ "name": name, "input": input }));
         question.input = Some(input.clone());
-        question.may_rewrite = true;
+        question.may_rewrite = may_rewrite;
         question
     }
 
@@ -90,7 +90,7 @@ impl Question {
         let mut question = match event {
             Event::UserPrompt => Question::user_prompt("a sample prompt", &Actor::person("cli")),
             Event::BeforeStop => Question::before_stop("a sample reply", 0),
-            Event::PodSpawn => Question::pod_spawn("sample", &json!({ "task": "a sample task" })),
+            Event::PodSpawn => Question::pod_spawn("sample", &json!({ "task": "a sample task" }), true),
             Event::ShellEnv => Question::shell_env("true", path),
             _ => Question::new(event, sample_fields(event, tool, path)),
         };

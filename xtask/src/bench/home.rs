@@ -107,9 +107,30 @@ impl<'a> Home<'a> {
         fs::write(folder.join(name), text).map_err(|why| format!("cannot write {name}: {why}"))
     }
 
+    /// The working directory, or one below it.
+    pub(crate) fn work(&self, below: &str) -> PathBuf {
+        self.folder.path().join("work").join(below)
+    }
+
     /// One run; gives the id of its session.
     pub(crate) fn exec(&self, model: &str) -> Result<String, String> {
-        let output = self.minke(&["exec", "--json", "--model", model, "Measure"]).output();
+        self.exec_with(&["exec", "--json", "--model", model, "Measure"], &self.work(""))
+    }
+
+    /// The same by a pod of this name.
+    pub(crate) fn exec_named(&self, model: &str, name: &str) -> Result<String, String> {
+        self.exec_with(&["exec", "--json", "--name", name, "--model", model, "Measure"], &self.work(""))
+    }
+
+    /// The same in a directory of its own: two pods that live cannot both write one.
+    pub(crate) fn exec_in(&self, dir: &str, model: &str) -> Result<String, String> {
+        let dir = self.work(dir);
+        fs::create_dir_all(&dir).map_err(|why| format!("cannot make {}: {why}", dir.display()))?;
+        self.exec_with(&["exec", "--json", "--model", model, "Measure"], &dir)
+    }
+
+    fn exec_with(&self, args: &[&str], dir: &Path) -> Result<String, String> {
+        let output = self.minke(args).current_dir(dir).output();
         let output = output.map_err(|why| format!("cannot run minke: {why}"))?;
         if !output.status.success() {
             let said = String::from_utf8_lossy(&output.stderr);
@@ -133,6 +154,16 @@ impl<'a> Home<'a> {
             return Err(format!("`minke exec` under the timing shim ended with {}: {said}", output.status));
         }
         Ok((start, Timings::read(&log)?))
+    }
+
+    /// The entries of a session's log.
+    pub(crate) fn log(&self, session: &str) -> Result<Vec<serde_json::Value>, String> {
+        let output = self.minke(&["log", "export", session]).output();
+        let output = output.map_err(|why| format!("cannot run minke: {why}"))?;
+        let text = String::from_utf8_lossy(&output.stdout);
+        text.lines()
+            .map(|line| serde_json::from_str(line).map_err(|why| format!("the log of {session}: {why}")))
+            .collect()
     }
 
     /// A file in the working directory.

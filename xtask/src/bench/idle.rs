@@ -18,7 +18,7 @@ pub(crate) fn idle(built: &Built) -> Result<Vec<Figure>, String> {
     let home = Home::new(built)?;
     let model = built.script("idle.toml", "loop = true\n[[turn]]\ntext = \"Idle.\"\n")?;
     let pods: Vec<Pod> = (0..PODS)
-        .map(|_| home.exec(&model).and_then(|session| home.pod(&session)))
+        .map(|number| home.exec_in(&number.to_string(), &model).and_then(|session| home.pod(&session)))
         .collect::<Result<_, _>>()?;
     // What a start leaves behind (a first heartbeat, a lazy sync) is not idling.
     std::thread::sleep(Duration::from_secs(2));

@@ -3,6 +3,7 @@
 //! Here: which benchmarks there are, printing, the file of raw samples. Elsewhere: each measurement in its own file.
 //! Invariant: a goal that is missed is printed as missed, with what was seen (`figure`).
 
+mod family;
 mod fanout;
 mod figure;
 mod hands;
@@ -27,13 +28,14 @@ use machine::Machine;
 /// A benchmark gives one figure or several that belong together.
 type Measure = fn(&Built) -> Result<Vec<Figure>, String>;
 
-const ALL: [(&str, Measure); 9] = [
+const ALL: [(&str, Measure); 10] = [
     ("log", log::log),
     ("ready", start::ready),
     ("first_request", start::first_request),
     ("rounds", rounds::rounds),
     ("fanout", fanout::fanout),
     ("idle", idle::idle),
+    ("tree", family::tree),
     ("wire", log::wire),
     ("provider", provider::provider),
     ("hands", hands::hands),

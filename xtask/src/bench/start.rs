@@ -51,7 +51,7 @@ fn beside(syncs: &[f64], barriers: &[f64]) -> Vec<(String, f64)> {
 }
 
 /// Milliseconds for a process that does nothing.
-fn bare_process() -> Result<f64, String> {
+pub(super) fn bare_process() -> Result<f64, String> {
     let start = Instant::now();
     let status = Command::new("true").stdin(Stdio::null()).status();
     status.map_err(|why| format!("cannot run `true`: {why}"))?;

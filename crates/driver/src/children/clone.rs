@@ -9,6 +9,7 @@ use minke_registry::Paths;
 use minke_session::{Store, StoreError};
 
 use crate::carrying::chain;
+use crate::kit::CLONES;
 
 /// A clone that was made for a child.
 pub(super) struct Made {
@@ -19,7 +20,7 @@ pub(super) struct Made {
 
 /// Where the clone of a session lies.
 pub(super) fn place(paths: &Paths, session: SessionId) -> PathBuf {
-    paths.data.join("clones").join(session.to_string())
+    paths.data.join(CLONES).join(session.to_string())
 }
 
 pub(super) fn make(workspace: &str, into: &Path, name: &PodName, session: SessionId) -> Result<Made, String> {

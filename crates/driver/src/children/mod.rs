@@ -192,8 +192,12 @@ impl Children {
         });
     }
 
-    /// Looks once at whom the table gives to this pod beside those that it knows of.
-    pub(crate) fn look_for_adopted(&mut self, known: &[OpenChild]) {
+    /// Looks once at whom the table gives to this pod beside those that it knows of, and at what they have.
+    pub(crate) fn look_around(&mut self, known: &[OpenChild]) {
+        known
+            .iter()
+            .filter_map(|child| child.clone.as_ref())
+            .for_each(|clone| self.hand.scope.may_read(clone));
         let known: Vec<SessionId> =
             known.iter().filter(|child| child.ended.is_none()).map(|child| child.session).collect();
         self.tasks.spawn(watch::adopt_unknown(Arc::clone(&self.hand), known));

@@ -223,7 +223,7 @@ pub(crate) fn last_begun(reader: &dyn Reader, child: SessionId) -> Result<Option
     Ok(last)
 }
 
-/// The reports of a session to one of `to`, after an entry, oldest first.
+/// The reports of a session to one of `to`, from an entry on, oldest first.
 pub(crate) fn reports(
     reader: &dyn Reader,
     since: u64,
@@ -232,7 +232,6 @@ pub(crate) fn reports(
     let mut found = Vec::new();
     reader.scan(since, &mut |sealed| {
         if let Kind::Outbox(report) = &sealed.entry.kind
-            && sealed.entry.seq > since
             && to.contains(&report.to)
         {
             found.push((sealed.entry.seq, report.event.clone()));
@@ -240,4 +239,145 @@ pub(crate) fn reports(
         ControlFlow::Continue(())
     })?;
     Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use minke_pod::{Moment, NewSession, new_session};
+    use minke_record::{
+        Actor, AssistantItem, CallId, Draft, Durability, Ids, Opened, Outbox, Outcome, Scope, ToolResult,
+    };
+    use minke_session::{FileStore, RealDisk, Writer};
+
+    use super::*;
+
+    fn session(store: &FileStore) -> (SessionId, Box<dyn Writer>) {
+        let id = SessionId(Ids::new(1_000, 7).next_uuid());
+        let written = new_session(
+            Moment { now: 1_000, seed: 7 },
+            NewSession {
+                session: id,
+                version: "0".to_owned(),
+                name: "kid".parse().unwrap(),
+                created_by: Actor::person("test"),
+                cwd: "/".to_owned(),
+                workspace: "/".to_owned(),
+                git: None,
+                manifest: serde_json::json!({}),
+                scope: Scope::default(),
+                mandate: None,
+                metadata: None,
+                parent: None,
+                task: None,
+            },
+        );
+        let writer = store.create(id, written.entries, written.blobs).unwrap();
+        (id, writer)
+    }
+
+    fn append(writer: &mut Box<dyn Writer>, kinds: Vec<Kind>) {
+        let first = writer.next_seq();
+        let draft = |(seq, kind)| Draft { seq, ts: 2_000, run: None, kind, durability: Durability::Barrier };
+        writer.append((first..).zip(kinds).map(draft).collect(), Vec::new()).unwrap();
+    }
+
+    fn says(text: &str) -> Kind {
+        AssistantItem { call: 0, item: Item::assistant(text.to_owned()) }.into()
+    }
+
+    fn store() -> (tempfile::TempDir, FileStore) {
+        let dir = tempfile::tempdir().unwrap();
+        let store = FileStore::new(Arc::new(RealDisk), dir.path().to_owned());
+        (dir, store)
+    }
+
+    #[test]
+    fn what_a_reading_cuts_off_comes_with_the_next() {
+        let (_dir, store) = store();
+        let (id, mut writer) = session(&store);
+        let call_id = CallId::from("c1");
+        let call = Item::ToolCall {
+            call_id: call_id.clone(),
+            name: "Bash".to_owned(),
+            arguments: "{\"command\":\"a\\nb\"}".to_owned().into(),
+        };
+        let result = ToolResult {
+            item: Item::ToolResult {
+                call_id,
+                summary: "did it".to_owned(),
+                content: None,
+                is_error: false,
+                blob: None,
+                images: Vec::new(),
+            },
+            outcome: Outcome::Done,
+            verdict: None,
+            by: None,
+            notes: Vec::new(),
+        };
+        let call = AssistantItem { call: 0, item: call };
+        append(&mut writer, vec![says("one"), call.into(), result.into(), says("two"), says("three")]);
+        let reader = store.reader(id).unwrap();
+        let whole = read(reader.as_ref(), 0, 1_000, false).unwrap();
+        assert_eq!((whole.text.as_str(), whole.cut), ("one\n\ntwo\n\nthree", false));
+        // However small the bites are, together they are the whole.
+        for most in 0..20 {
+            let (mut since, mut pieces) = (0, Vec::new());
+            loop {
+                let bite = read(reader.as_ref(), since, most, false).unwrap();
+                pieces.extend(Some(bite.text).filter(|text| !text.is_empty()));
+                since = bite.to_seq;
+                if !bite.cut {
+                    break;
+                }
+            }
+            assert_eq!(pieces.join("\n\n"), whole.text, "in bites of {most}");
+        }
+        let after = read(reader.as_ref(), whole.to_seq, 1_000, false).unwrap();
+        assert_eq!((after.text.as_str(), after.to_seq), ("", whole.to_seq));
+        let detailed = read(reader.as_ref(), 0, 1_000, true).unwrap().text;
+        assert!(detailed.contains("[call] Bash {\"command\":\"a") && detailed.contains("[done] did it"));
+    }
+
+    #[test]
+    fn a_life_that_ends_without_a_word_has_crashed() {
+        let (_dir, store) = store();
+        let (id, mut writer) = session(&store);
+        let opened = |epoch| {
+            Kind::from(Opened {
+                epoch,
+                pid: 1,
+                boot_id: String::new(),
+                host: String::new(),
+                version: String::new(),
+                holder: Holder::Pod,
+                fence: None,
+                own: None,
+            })
+        };
+        let farewell = |outcome| {
+            Kind::from(Outbox {
+                to: id,
+                event: PodEvent::ShutDown {
+                    pod_name: "kid".to_owned(),
+                    outcome: Some(outcome),
+                    result: None,
+                    wake: None,
+                },
+            })
+        };
+        let ended = |exit| how_it_ended(&store, id, exit).unwrap().outcome;
+        append(&mut writer, vec![opened(1)]);
+        assert_eq!((ended(Some(137)), ended(None)), (ChildOutcome::Crashed, ChildOutcome::Crashed));
+        append(&mut writer, vec![farewell(ChildOutcome::Slept)]);
+        assert_eq!((ended(Some(0)), ended(None)), (ChildOutcome::Slept, ChildOutcome::Slept));
+        // What an earlier life said is not the last one's word.
+        append(&mut writer, vec![opened(2)]);
+        assert_eq!(ended(Some(137)), ChildOutcome::Crashed);
+        assert_eq!(last_opened(&store, id).unwrap(), Some(2_000));
+        let reports = reports(store.reader(id).unwrap().as_ref(), 0, &[id]).unwrap();
+        assert_eq!(reports.len(), 1);
+    }
 }

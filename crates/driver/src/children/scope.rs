@@ -5,12 +5,13 @@
 //! Invariant: from the moment a loan is wanted until the table says otherwise, this pod cannot write there
 //! (`a_parent_cannot_write_where_a_loan_is_out`).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use minke_files::Files;
 use minke_policy::subtract;
-use minke_record::{Scope, SessionId};
+use minke_record::{CloneOf, Permission, Scope, ScopeRule, SessionId};
 use minke_registry::{Runtime, Table};
 
 use crate::kit::reading;
@@ -23,6 +24,8 @@ pub(crate) struct LiveScope {
     read_only: bool,
     /// Loans that are wanted and not in the table yet.
     promised: Mutex<BTreeMap<SessionId, Scope>>,
+    /// Where children have their own clones, which this pod may read.
+    clones: Mutex<BTreeSet<String>>,
     /// One at a time, so that an older table is never set after a newer one.
     refreshing: Mutex<()>,
 }
@@ -40,6 +43,7 @@ impl LiveScope {
             files,
             read_only,
             promised: Mutex::default(),
+            clones: Mutex::default(),
             refreshing: Mutex::default(),
         }
     }
@@ -49,6 +53,11 @@ impl LiveScope {
         let mut promised = hold(&self.promised);
         promised.insert(child, loan.clone());
         self.files.set_scope(&subtract(&self.files.scope(), loan)).map_err(|e| e.to_string())
+    }
+
+    /// A child has a clone of its own; it can be read from the next refresh on.
+    pub(crate) fn may_read(&self, clone: &CloneOf) {
+        hold(&self.clones).insert(clone.path.clone());
     }
 
     /// Sets what the table says, without what is promised to others than `done`. Reads files; gives the table.
@@ -62,7 +71,15 @@ impl LiveScope {
             promised.remove(&done);
         }
         let scope = promised.values().fold(row.effective(), |scope, loan| subtract(&scope, loan));
-        let scope = if self.read_only { reading(&scope) } else { scope };
+        let mut scope = if self.read_only { reading(&scope) } else { scope };
+        // One that was removed is not there to be read.
+        let clones =
+            hold(&self.clones).iter().filter(|path| Path::new(path).is_dir()).cloned().collect::<Vec<_>>();
+        scope.allow.extend(clones.into_iter().map(|target| ScopeRule {
+            target,
+            permission: Permission::Read,
+            recursive: true,
+        }));
         self.files.set_scope(&scope).map_err(|e| e.to_string())?;
         Ok(table)
     }

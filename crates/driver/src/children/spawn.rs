@@ -138,6 +138,7 @@ async fn make(
         let made = made.map_err(|why| Failure::new(ErrorCode::Conflict, why))?;
         new.cwd.clone_from(&made.of.path);
         new.scope.allow.extend(made.apart.allow.iter().cloned());
+        hand.scope.may_read(&made.of);
         clone = Some(made);
     }
     let apart = clone.as_ref().map(|made| made.apart.clone()).unwrap_or_default();

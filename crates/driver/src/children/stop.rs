@@ -2,7 +2,7 @@
 //!
 //! Elsewhere: noticing the end and giving the loan back (`watch`), which it does whoever ended the child.
 //! Invariant: StopPod answers when process, fences and loan are gone, not before
-//! (`a_stopped_childs_loan_is_back_when_the_call_ends`).
+//! (`a_parent_cannot_write_where_a_loan_is_out`).
 
 use std::sync::Arc;
 use std::time::Duration;

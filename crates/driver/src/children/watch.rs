@@ -180,7 +180,7 @@ pub(super) async fn adopt_unknown(hand: Arc<Hand>, known: Vec<SessionId>) {
     let taking = Arc::clone(&hand);
     let found = hand
         .off_loop(move |hand| {
-            let table = hand.runtime.table().map_err(|e| chain(&e))?;
+            let table = hand.scope.refresh(None)?;
             for row in new_children(hand, &table, hand.session) {
                 if !known.contains(&row.session) {
                     take_on(&taking, &row);

@@ -203,7 +203,7 @@ async fn the_other_points_have_their_own_words() {
     let steered =
         hook("before_stop", "grep -q '\"again\":1' && { echo 'tests fail' >&2; exit 2; }").ask(&stop).await;
     assert_eq!((steered.outcome, steered.reason.as_deref()), (Judgement::Deny, Some("tests fail")));
-    let spawn = Question::pod_spawn("kid", &serde_json::json!({ "task": "x" }));
+    let spawn = Question::pod_spawn("kid", &serde_json::json!({ "task": "x" }), true);
     let steered =
         hook("pod_spawn", r#"echo '{"decision":"ask","updated_input":{"task":"y"}}'"#).ask(&spawn).await;
     assert_eq!((steered.outcome, steered.rewritten.as_deref()), (Judgement::Ask, Some(r#"{"task":"y"}"#)));
