@@ -26,7 +26,6 @@ mod repository;
 mod secrets;
 mod secrets_everywhere;
 mod task;
-mod tree;
 mod tree_face;
 mod trouble;
 mod trust;
