@@ -161,6 +161,8 @@ impl Runtime {
         let dir = self.pod_dir(&next.row(here.session).ok_or_else(lost)?.name);
         let path = dir.join("lease");
         let file = File::options().read(true).write(true).open(&path).map_err(at("open", &path))?;
+        // The survey has found it free and keeps a shared lock on it, which would stand in our own way.
+        open.leases.retain(|lease| lease.dir != dir);
         lock_lease(&file, &path)?;
         self.settle_in(&mut open, next, here.session, Some(file))
     }
