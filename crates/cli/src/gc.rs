@@ -44,11 +44,11 @@ struct Found {
 
 pub(crate) fn run(gc: &Gc, around: &Surroundings, screen: &Screen) -> Result<Exit, Failure> {
     let home = around.home()?;
-    let found = look(&home, gc.clones)?;
-    for clone in found.iter().filter(|clone| clone.stays.is_none() && gc.yes) {
+    let mut found = look(&home, gc.clones)?;
+    for clone in found.iter_mut().filter(|clone| clone.stays.is_none() && gc.yes) {
         // Somebody may have come to life since; holding the session's lease keeps everybody else away.
         let Ok(lease) = home.store.lease(clone.session).map(Some).or_else(gone) else {
-            screen.warn(&format!("{} stays: somebody works on it now", clone.path.display()));
+            clone.stays = Some("its session cannot be had now");
             continue;
         };
         let removed = clone::remove(&clone.path, clone.session);
