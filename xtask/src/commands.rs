@@ -111,23 +111,31 @@ pub(crate) fn schema() -> Result<(), String> {
     Ok(())
 }
 
-/// The simulator. `--long` takes the long count of steps, `--seed N` replays one run.
+/// The simulators: of one pod with its clients, or with `--tree` of the tree. `--long` takes the long count of steps,
+/// `--seed N` replays one run.
 pub(crate) fn sim(args: &[String]) -> Result<(), String> {
+    let tree = args.iter().any(|arg| arg == "--tree");
+    let (test, seed_of, long) = if tree {
+        ("tree", "MINKE_TREE_SEED", "MINKE_LONG")
+    } else {
+        ("sim", "MINKE_SIM_SEED", "MINKE_SIM_LONG")
+    };
     let mut command =
-        cargo(&["test", "--release", "-p", "minke-testkit", "--test", "sim", "--", "--nocapture"]);
+        cargo(&["test", "--release", "-p", "minke-testkit", "--test", test, "--", "--nocapture"]);
     let mut args = args.iter();
     while let Some(arg) = args.next() {
         match arg.as_str() {
-            "--long" => command.env("MINKE_SIM_LONG", "1"),
+            "--tree" => &mut command,
+            "--long" => command.env(long, "1"),
             "--seed" => {
                 let seed =
                     args.next().ok_or("`--seed` needs a number, as printed by a failure before the `@`")?;
                 let seed = seed.split('@').next().unwrap_or(seed);
                 let seed: u64 =
                     seed.parse().map_err(|why| format!("`--seed {seed}` is not a number: {why}"))?;
-                command.env("MINKE_SIM_SEED", seed.to_string())
+                command.env(seed_of, seed.to_string())
             }
-            other => return Err(format!("`sim` knows --long and --seed N, not `{other}`")),
+            other => return Err(format!("`sim` knows --tree, --long and --seed N, not `{other}`")),
         };
     }
     must(&mut command)

@@ -17,7 +17,7 @@ cargo xtask COMMAND
   check            format, clippy, arrows, labels, purity, promises, drift of golden files
   schema           write the golden files of the wire and its schema anew, then look at `git diff`
   bench [NAME…]    build in release and measure; raw samples go to bench-results/
-  sim [ARGS…]      the simulator: --long, --seed N
+  sim [ARGS…]      the simulators: --tree, --long, --seed N
   mutate [--long]  100,000 mutations of a log, every byte of a 2 MiB log flipped; --long: a million mutations
   faults           every point of the fault sweep on the real binary
   deny             licences, advisories and bans (needs cargo-deny)

@@ -20,6 +20,7 @@ mod show;
 mod sim;
 mod story;
 mod tell;
+mod tree;
 mod world;
 
 pub use approvals::{Interleaved, Mutant, interleave};
@@ -32,6 +33,7 @@ pub use process::{Deaf, Home, Listener, Process, was_killed};
 pub use scene::SYSTEM_PROMPT as STORY_PROMPT;
 pub use sim::{Simulated, simulate, simulated_logs};
 pub use story::{BadStory, Scene, Story};
+pub use tree::{Flaw, Grown, Minds, grow};
 pub use world::{Break, Stop, SyncWhen, World};
 
 /// Tells a story; a story that does not hold panics with its whole transcript.
