@@ -360,7 +360,7 @@ fn a_child_is_spawned_seen_read_and_stopped_with_its_parent() {
 fn a_tree_is_followed_and_every_line_has_a_name() {
     let world = tree();
     let last = world.run(&["tail", "tale", "--tree", "--no-follow", "-n", "1000"]).out;
-    for wanted in ["tale │ You said: second", "web  │ > from below", "web  │ You said: from below"] {
+    for wanted in ["tale │ > second", "web  │ > from below", "web  │ You said: from below"] {
         assert_eq!(last.lines().filter(|line| *line == wanted).count(), 1, "{wanted}: {last}");
     }
     assert!(last.lines().all(|line| line.contains(" │ ")), "{last}");
