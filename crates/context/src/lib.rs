@@ -60,6 +60,9 @@ pub struct Asking {
     pub ended: u64,
 }
 
+/// What a token is estimated by.
+const BYTES_A_TOKEN: u64 = 4;
+
 /// A request and its hash.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Request {
@@ -135,6 +138,11 @@ impl Context {
         open.first().map(|id| (*id).clone())
     }
 
+    /// What the next request's input is estimated to be, in tokens.
+    pub fn input_tokens(&mut self, segment: &Segment) -> u64 {
+        (self.link().bytes + segment.system_prompt.bytes()) / BYTES_A_TOKEN
+    }
+
     /// The next request.
     pub fn request(&mut self, segment: &Segment, route: &Route, asking: Asking) -> Request {
         let link = self.link();
@@ -164,7 +172,7 @@ impl Context {
             hash.update(part);
         }
         hash.update(link.hash);
-        let input_tokens = (link.bytes + segment.system_prompt.bytes()) / 4;
+        let input_tokens = (link.bytes + segment.system_prompt.bytes()) / BYTES_A_TOKEN;
         Request { prompt: Arc::new(prompt), hash: hex(&hash.finalize()), input_tokens }
     }
 }

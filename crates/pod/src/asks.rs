@@ -120,6 +120,9 @@ impl Pod {
         let seconds = self.state.manifest.permissions.ask_expires_s;
         let expires = seconds.map(|seconds| m.now.saturating_add(seconds.saturating_mul(1_000)));
         self.note(m, Ask { id, ask, subject, options, expires });
+        if let Some(open) = self.state.ask(id).cloned() {
+            self.report_ask(m, &open);
+        }
         if let Some(at) = expires {
             m.effect(Effect::SetTimer { timer: Timer::AskExpires(id), at });
         }

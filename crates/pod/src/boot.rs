@@ -47,6 +47,7 @@ impl Pod {
         self.settle_clients_calls(m);
         let expired = self.watch_asks(m);
         self.add_rules_again(m);
+        self.look_after_children(m);
         self.take_up(m, woken || expired);
     }
 
@@ -74,6 +75,10 @@ impl Pod {
                 (Class::Verifiable, Some(preview)) => {
                     self.life.work.insert(call.call_id.clone(), Work::Checking);
                     m.effect(Effect::CheckFile { call_id: call.call_id.clone(), preview: preview.clone() });
+                }
+                (Class::Verifiable | Class::Once | Class::Other(_), _) if dispatched.own => {
+                    let settled = self.lost_call(&call);
+                    self.settle_call(m, &call.call_id, settled);
                 }
                 (Class::Verifiable | Class::Once | Class::Other(_), _) => {
                     let message = "interrupted; it may or may not have taken effect";
@@ -151,6 +156,7 @@ impl Pod {
                  look at its log, then use `resume`",
                 AUTO_RESUME_MS / 1_000
             );
+            self.report_given_up(m, &message);
             return self.alert(m, AlertLevel::Error, AlertSource::Pod, message);
         }
         self.resume_run(m, by);

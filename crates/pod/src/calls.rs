@@ -33,6 +33,8 @@ pub(crate) enum Work {
     },
     /// Somebody looks at the file of a verifiable call.
     Checking,
+    /// A pure call that the mind carries out itself is read once more, after an interruption.
+    Again,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -48,6 +50,8 @@ pub(crate) struct Settled {
     pub(crate) outcome: Outcome,
     pub(crate) said: Said,
     pub(crate) verdict: Option<Verdict>,
+    /// Notes that the result tells, and that are not shown again.
+    pub(crate) notes: Vec<u64>,
 }
 
 impl Settled {
@@ -59,7 +63,7 @@ impl Settled {
     }
 
     pub(crate) fn with(outcome: Outcome, said: Said) -> Settled {
-        Settled { outcome, said, verdict: None }
+        Settled { outcome, said, verdict: None, notes: Vec::new() }
     }
 }
 
@@ -97,12 +101,28 @@ impl Pod {
         if self.is_guest(id) {
             return self.guest_prepared(m, id, prepared);
         }
+        if self.life.work.get(id) == Some(&Work::Again) {
+            return self.prepared_again(m, id, prepared);
+        }
         let Some(Work::Preparing(rewrite)) = self.life.work.get(id).cloned() else {
             return; // dropped by a pause, a cancel or a stop
         };
         let Some(call) = self.state.call(id).cloned() else { return };
         let next = self.judged(m, &call, rewrite, prepared);
         self.move_call(m, &call, next);
+    }
+
+    /// A pure call of an earlier life that the mind carries out itself: it goes on.
+    fn prepared_again(&mut self, m: &mut Making, id: &CallId, prepared: Result<Prepared, String>) {
+        let Some(call) = self.state.call(id).cloned() else { return };
+        match prepared.map(|prepared| prepared.own) {
+            Ok(Some(own)) => self.carry_out_own(m, &call, own),
+            Ok(None) => self.settle_call(m, id, lost()),
+            Err(message) => self.settle_call(m, id, Settled::error(Outcome::Invalid, message)),
+        }
+        if self.state.call(id).is_none() {
+            self.after_settling(m);
+        }
     }
 
     /// Puts a call of the model where the gate sends it.
@@ -157,7 +177,7 @@ impl Pod {
         for call in self.model_calls() {
             match self.life.work.get(&call.call_id) {
                 // What an unprepared call would touch is not known, so nothing behind it may start yet.
-                Some(Work::Preparing(_) | Work::Hooked(_) | Work::Checking) => break,
+                Some(Work::Preparing(_) | Work::Hooked(_) | Work::Checking | Work::Again) => break,
                 Some(work) => calls.push((call, work.clone())),
                 // Asked about in an earlier life, or before a pause: it keeps its place.
                 None => {
@@ -180,7 +200,7 @@ impl Pod {
         start.dedup();
         let ready = |(at, (call, work)): (usize, (OpenCall, Work))| match work {
             // What only changes the log meets nobody.
-            Work::Ready(ready) if start.contains(&at) || ready.prepared.own.is_some() => Some((call, *ready)),
+            Work::Ready(ready) if start.contains(&at) || only_logs(&ready) => Some((call, *ready)),
             _ => None,
         };
         calls.into_iter().enumerate().filter_map(ready).collect()
@@ -258,7 +278,7 @@ impl Pod {
         self.after_settling(m);
     }
 
-    fn after_settling(&mut self, m: &mut Making) {
+    pub(crate) fn after_settling(&mut self, m: &mut Making) {
         if self.life.pausing.is_some() {
             self.pause_if_quiet(m);
         } else {
@@ -281,7 +301,10 @@ impl Pod {
     ) {
         let work = self.life.work.remove(id);
         let pure = matches!(work, Some(Work::Running { class: Class::Pure, .. }));
-        let Settled { outcome, said, verdict } = settled;
+        let Settled { outcome, said, verdict, notes } = settled;
+        if let Some(call) = self.state.call(id).cloned() {
+            self.count_failure(&call, &outcome);
+        }
         let item = Item::ToolResult {
             call_id: id.clone(),
             summary: first_line(&said.summary),
@@ -290,7 +313,7 @@ impl Pod {
             blob: said.rest,
             images: said.images,
         };
-        let kind: Kind = ToolResult { item, outcome, verdict, by, notes: Vec::new() }.into();
+        let kind: Kind = ToolResult { item, outcome, verdict, by, notes }.into();
         self.note_as(m, kind, if pure { Durability::Lazy } else { Durability::Barrier });
     }
 
@@ -300,12 +323,20 @@ impl Pod {
         for call in self.model_calls() {
             let CallStage::Dispatched(dispatched) = &call.stage else { continue };
             match (&dispatched.class, &dispatched.preview) {
+                (Class::Pure, _) if dispatched.own => {
+                    self.life.work.insert(call.call_id.clone(), Work::Again);
+                    let (call_id, tool, arguments) = (call.call_id, call.tool, call.arguments);
+                    m.effect(Effect::Prepare { call_id, tool, arguments });
+                }
                 (Class::Pure, _) => {
                     self.run_call(m, &call, Class::Pure, dispatched.action.clone());
                 }
                 (Class::Verifiable, Some(preview)) => {
                     self.life.work.insert(call.call_id.clone(), Work::Checking);
                     m.effect(Effect::CheckFile { call_id: call.call_id.clone(), preview: preview.clone() });
+                }
+                (Class::Verifiable | Class::Once | Class::Other(_), _) if dispatched.own => {
+                    self.settle_lost_call(m, &call);
                 }
                 (Class::Verifiable | Class::Once | Class::Other(_), _) => {
                     self.settle_call(m, &call.call_id, lost());
@@ -349,6 +380,9 @@ impl Pod {
                 m.effect(Effect::StopCall { call_id: call.call_id.clone() });
             }
             let settled = match &call.stage {
+                CallStage::Dispatched(d) if d.own && d.class != Class::Pure && !running => {
+                    self.lost_call(&call)
+                }
                 CallStage::Dispatched(d) if d.class != Class::Pure && !running => lost(),
                 CallStage::Dispatched(d) if d.class != Class::Pure => Settled::error(
                     Outcome::Cancelled,
@@ -377,7 +411,12 @@ impl Pod {
                     self.life.work.remove(&id);
                 }
                 Some(
-                    Work::Preparing(_) | Work::Hooked(_) | Work::Ready(_) | Work::Asking(_) | Work::Checking,
+                    Work::Preparing(_)
+                    | Work::Hooked(_)
+                    | Work::Ready(_)
+                    | Work::Asking(_)
+                    | Work::Checking
+                    | Work::Again,
                 ) => {
                     self.life.work.remove(&id);
                 }
@@ -400,8 +439,13 @@ fn slot(work: &Work) -> Option<Slot<'_>> {
         Work::Ready(ready) => Some(Slot { state: SlotState::Waiting, action: &ready.prepared.action }),
         Work::Asking(action) => Some(Slot { state: SlotState::Blocked, action }),
         Work::Running { action, .. } => Some(Slot { state: SlotState::Running, action }),
-        Work::Preparing(_) | Work::Hooked(_) | Work::Checking => None,
+        Work::Preparing(_) | Work::Hooked(_) | Work::Checking | Work::Again => None,
     }
+}
+
+/// What only changes the log meets nobody; other pods can be met.
+fn only_logs(ready: &Ready) -> bool {
+    ready.prepared.own.as_ref().is_some_and(|own| !matches!(own, Own::Pods(_)))
 }
 
 fn lost() -> Settled {

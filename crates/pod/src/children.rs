@@ -1,22 +1,44 @@
 //! Children: pods that this one has spawned, and what is heard of them.
 //!
-//! Here: how a child enters and leaves the state, and what news of it lead to. Elsewhere: what hands are asked (`tree`), what
-//! a child may spend (`budget`), reports of this pod to its own parent (`outbox`).
+//! Here: how a child enters and leaves the state, calls about children, and what news of them lead to. Elsewhere: what
+//! hands are asked (`tree`), making and waking one (`spawning`), waiting for them (`waits`), what a child may spend
+//! (`budget`), reports of this pod to its own parent (`outbox`).
+//! Invariant: a name stands for the child's session as long as this pod remembers it, and only a first start that failed
+//! frees it (`a_failed_spawn_frees_its_name.story`, killed everywhere).
 
 use minke_record::{
-    Child, ChildEnd, ChildOutcome, HowEnded, OpenCall, OpenChild, OutboxAck, Outcome, PodsCall, Scope,
+    Actor, AskId, CallId, CallStage, Child, ChildEnd, ChildOutcome, CloneOf, Decision, ErrorCode, HowEnded,
+    Inbox, Judgement, OpenAsk, OpenCall, OpenChild, Outcome, PodEvent, PodName, PodsCall, ReadTo, Scope,
+    SessionId, Spent, Trigger,
 };
 
-use crate::calls::Settled;
+use crate::calls::{Settled, Work};
+use crate::input::{CallEnd, Said};
 use crate::pod::{Making, Pod};
 use crate::state::State;
-use crate::tree::TreeNews;
+use crate::step::{Effect, Given, Phase, Refusal};
+use crate::tree::{Sending, TreeNews, TreeOrder};
+use crate::waits::Waits;
+
+/// Questions of one child that are remembered; more are asked again when these are answered.
+const ASKS: usize = 16;
+/// Of children that have ended, this many are looked at for reports when the pod boots.
+const ENDED_LOOKED_AT: usize = 64;
 
 impl State {
-    /// A child begins to live, for the first time or again.
+    /// A child begins to live, for the first time or again; or more is known of one that lives.
     pub(crate) fn child_began(&mut self, e: &Child) {
         let before = self.facts.children.iter().position(|child| child.session == e.session);
-        let spent = before.map(|at| self.facts.children.remove(at).spent).unwrap_or_default();
+        let before = before.map(|at| self.facts.children.remove(at));
+        if let Some(mut same) = before.clone().filter(|child| child.ended.is_none()) {
+            same.clone.clone_from(&e.clone);
+            return self.facts.children.push(same);
+        }
+        if before.is_none() && e.adopted_from.is_none() {
+            let spawned = Spent { children: 1, ..Spent::default() };
+            self.facts.children_spent = self.facts.children_spent.plus(&spawned);
+        }
+        let spent = before.as_ref().map(|child| child.spent).or(e.spent).unwrap_or_default();
         self.facts.children.push(OpenChild {
             session: e.session,
             name: e.name.clone(),
@@ -27,10 +49,10 @@ impl State {
             clone: e.clone.clone(),
             ready: false,
             ended: None,
-            lived: before.is_some(),
+            lived: before.is_some() || e.adopted_from.is_some(),
             spent,
             reported: None,
-            asks: Vec::new(),
+            asks: before.map(|child| child.asks).unwrap_or_default(),
         });
     }
 
@@ -39,15 +61,66 @@ impl State {
         let Some(at) = self.facts.children.iter().position(|child| child.session == e.session) else {
             return;
         };
-        let spent = e.spent.unwrap_or_default();
+        let spent = Spent { children: 0, ..e.spent.unwrap_or_default() };
         self.facts.children_spent = self.facts.children_spent.plus(&spent);
-        if e.outcome == ChildOutcome::FailedToStart && self.facts.children[at].spent == Default::default() {
-            self.facts.children.remove(at);
-            return;
-        }
         let child = &mut self.facts.children[at];
+        let never_began = e.outcome == ChildOutcome::FailedToStart && !child.lived;
+        let adopted_from = child.adopted_from;
         child.spent = child.spent.plus(&spent);
         child.ended = Some(HowEnded { outcome: e.outcome.clone(), exit: e.exit });
+        // What it did not spend is what it is given again when it is woken.
+        if let Some(budget) = &mut child.budget {
+            budget.tokens = budget.tokens.map(|tokens| tokens.saturating_sub(spent.tokens));
+            budget.usd = budget.usd.map(|usd| (usd - spent.usd).max(0.0));
+        }
+        if never_began || e.outcome == ChildOutcome::Returned {
+            self.facts.children.remove(at);
+        }
+        if never_began && adopted_from.is_none() {
+            let count = &mut self.facts.children_spent.children;
+            *count = count.saturating_sub(1);
+        }
+        // Its own parent, if it comes back, counts it once more: here it has been counted.
+        let lender = self.facts.children.iter_mut().find(|child| Some(child.session) == adopted_from);
+        if let Some(lender) = lender.filter(|_| e.outcome != ChildOutcome::Returned) {
+            lender.spent = lender.spent.plus(&spent);
+        }
+    }
+
+    /// What a report says about the child that it is from.
+    pub(crate) fn child_reported(&mut self, from: SessionId, event: &PodEvent, seq: u64) {
+        let Some(child) = self.facts.children.iter_mut().find(|child| child.session == from) else { return };
+        child.ready = true;
+        match event {
+            PodEvent::TurnEnded { .. } | PodEvent::Errored { .. } => {
+                child.reported = Some(seq);
+                child.asks.clear();
+            }
+            PodEvent::Asked { ask, .. } => {
+                if let Ok(ask) = serde_json::from_value::<OpenAsk>(ask.clone())
+                    && child.asks.len() < ASKS
+                    && child.asks.iter().all(|known| known.id != ask.id)
+                {
+                    child.asks.push(ask);
+                }
+            }
+            PodEvent::ShutDown { .. } | PodEvent::ScopeSubDelegated { .. } | PodEvent::Unknown => {}
+        }
+    }
+
+    /// Something is given to a child: what it reported before does not answer that.
+    pub(crate) fn child_addressed(&mut self, name: &str) {
+        let mut named = self.facts.children.iter_mut().rev();
+        if let Some(child) = named.find(|child| child.name.as_str() == name) {
+            child.reported = None;
+        }
+    }
+
+    /// The call that started a child has ended well.
+    pub(crate) fn child_is_ready(&mut self, call_id: &CallId) {
+        if let Some(child) = self.facts.children.iter_mut().find(|child| child.call_id == *call_id) {
+            child.ready = true;
+        }
     }
 
     /// The children that hold a loan.
@@ -55,39 +128,471 @@ impl State {
         self.facts.children.iter().filter(|child| child.ended.is_none())
     }
 
+    pub fn child(&self, session: SessionId) -> Option<&OpenChild> {
+        self.facts.children.iter().find(|child| child.session == session)
+    }
+
+    /// The child of this name: the one that lives, else the newest.
+    pub fn child_named(&self, name: &PodName) -> Option<&OpenChild> {
+        let mut named = self.facts.children.iter().rev().filter(|child| child.name == *name);
+        let newest = named.clone().next();
+        named.find(|child| child.ended.is_none()).or(newest)
+    }
+
     /// The scope of this session without what is lent.
     pub fn effective_scope(&self) -> Scope {
         let whole = self.facts.about.as_ref().map(|about| about.scope.clone()).unwrap_or_default();
         self.live_children().fold(whole, |scope, child| minke_policy::subtract(&scope, &child.scope))
     }
+
+    /// The child that holds a path which this pod could write otherwise.
+    pub fn lent_to(&self, path: &str) -> Option<&OpenChild> {
+        let writes = |scope: &Scope| minke_policy::level(scope, path) == minke_policy::Level::Write;
+        if !self.facts.about.as_ref().is_some_and(|about| writes(&about.scope)) {
+            return None;
+        }
+        let lends = |child: &&OpenChild| {
+            self.facts
+                .about
+                .as_ref()
+                .is_some_and(|about| !writes(&minke_policy::subtract(&about.scope, &child.scope)))
+        };
+        self.live_children().find(lends)
+    }
 }
 
 impl Pod {
-    /// A call about other pods.
+    /// Whether a call about other pods can be made at all; else how it ends.
+    pub(crate) fn pods_problem(&self, pods: &PodsCall) -> Option<Settled> {
+        let unknown =
+            |name: &PodName| self.state.child_named(name).is_none().then(|| invalid(self.no_child(name)));
+        match pods {
+            PodsCall::Spawn(spawn) => self.child_plan(spawn).err().map(invalid),
+            PodsCall::Send { name, .. } | PodsCall::Read { name, .. } | PodsCall::Stop { name, .. } => {
+                unknown(name)
+            }
+            PodsCall::Wait { names, .. } => names.iter().find_map(unknown),
+            PodsCall::List { .. } => None,
+            PodsCall::Answer { name, ask, decision } => {
+                unknown(name).or_else(|| self.may_not_answer(name, *ask, decision))
+            }
+        }
+    }
+
+    fn no_child(&self, name: &PodName) -> String {
+        let known: Vec<&str> = self.state.facts.children.iter().map(|child| child.name.as_str()).collect();
+        let known = if known.is_empty() { "there are none".to_owned() } else { known.join(", ") };
+        format!("no spawned pod named {name}; known: {known}")
+    }
+
+    /// A pod answers for a person only if a person said so, and only what it could do itself without asking.
+    fn may_not_answer(&self, name: &PodName, ask: AskId, decision: &Decision) -> Option<Settled> {
+        if !self.state.manifest.permissions.may_answer {
+            let message = "this pod may not answer questions (permissions.may_answer); a person does";
+            return Some(Settled::error(Outcome::Refused, message));
+        }
+        let child = self.state.child_named(name)?;
+        let Some(open) = child.asks.iter().find(|open| open.id == ask) else {
+            return Some(invalid(format!("pod `{name}` has not asked {ask}, or it has been answered")));
+        };
+        if !decision.approves() {
+            return None;
+        }
+        let allowed = open.subject.action.as_ref().map(|action| self.judge(action));
+        match allowed {
+            Some(verdict) if verdict.outcome == Judgement::Allow => None,
+            Some(verdict) => {
+                let message =
+                    format!("your own policy would not allow it without asking: {}", verdict.reason);
+                Some(Settled::error(Outcome::Refused, message))
+            }
+            None => Some(Settled::error(Outcome::Refused, "only a person answers this question")),
+        }
+    }
+
+    /// A call about other pods, which has been dispatched.
     pub(crate) fn pods_call(&mut self, m: &mut Making, call: &OpenCall, pods: PodsCall) {
-        let message = format!("this version cannot do it yet: {pods:?}");
-        self.settle_call_by(m, &call.call_id, Settled::error(Outcome::Failed, message), call.by.clone());
+        let id = &call.call_id;
+        if let Some(problem) = self.pods_problem(&pods) {
+            return self.settle_call_by(m, id, problem, call.by.clone());
+        }
+        let Some(CallStage::Dispatched(dispatched)) = self.state.call(id).map(|call| call.stage.clone())
+        else {
+            return;
+        };
+        let work = Work::Running { class: dispatched.class.clone(), action: dispatched.action.clone() };
+        self.life.work.insert(id.clone(), work);
+        match pods {
+            PodsCall::Spawn(spawn) => self.spawn(m, id, spawn),
+            PodsCall::Send { name, message, mode } => {
+                let Some(child) = self.state.child_named(&name).cloned() else { return };
+                let send = Sending { message, mode, op_id: self.op_id(&child, id) };
+                if child.ended.is_some() {
+                    return self.wake_child(m, &child, Some(send), Some(id.clone()));
+                }
+                let (call_id, child) = (id.clone(), child.session);
+                m.effect(Effect::Tree(TreeOrder::Send { call_id, child, name, send }));
+            }
+            PodsCall::Read { name, since, max_bytes, detail } => {
+                let Some(child) = self.state.child_named(&name).map(|child| child.session) else { return };
+                let read = self.state.facts.read_to.get(&child).copied();
+                let (call_id, since) = (id.clone(), since.or(read).unwrap_or(0));
+                m.effect(Effect::Tree(TreeOrder::Read { call_id, child, name, since, max_bytes, detail }));
+            }
+            PodsCall::Wait { names, until, timeout_s } => {
+                let children = names.iter().filter_map(|name| self.state.child_named(name));
+                let children = children.map(|child| child.session).collect();
+                let deadline = dispatched.at.saturating_add(timeout_s.saturating_mul(1_000));
+                self.wait_for_pods(m, Waits::new(id.clone(), children, until, deadline));
+            }
+            PodsCall::Stop { name, after_run } => self.stop_child(m, id, &name, after_run),
+            PodsCall::List { tree } => {
+                let children = self.state.facts.children.clone();
+                if children.is_empty() {
+                    let settled = done("there are no pods: none was spawned".to_owned(), None);
+                    return self.settle_call_by(m, id, settled, call.by.clone());
+                }
+                m.effect(Effect::Tree(TreeOrder::List { call_id: id.clone(), children, tree }));
+            }
+            PodsCall::Answer { name, ask, decision } => {
+                let Some(child) = self.state.child_named(&name).map(|child| child.session) else { return };
+                let call_id = id.clone();
+                m.effect(Effect::Tree(TreeOrder::Answer { call_id, child, name, ask, decision }));
+            }
+        }
+    }
+
+    /// Makes an input once. A call's id is this pod's own; for a child that had another parent it must not be one of
+    /// that one's.
+    fn op_id(&self, child: &OpenChild, id: &CallId) -> String {
+        match (child.adopted_from, &self.state.facts.about) {
+            (Some(_), Some(about)) => format!("{}:{id}", about.session),
+            _ => id.to_string(),
+        }
+    }
+
+    fn stop_child(&mut self, m: &mut Making, id: &CallId, name: &PodName, after_run: bool) {
+        let Some(child) = self.state.child_named(name).cloned() else { return };
+        if child.ended.is_some() {
+            let settled = done(format!("pod `{name}` {}", how(&child)), Some(end_of(&child, &child.spent)));
+            return self.settle_call(m, id, settled);
+        }
+        let (call_id, session, name) = (id.clone(), child.session, name.clone());
+        if !after_run {
+            self.life.stops.insert(session, id.clone());
+        }
+        m.effect(Effect::Tree(TreeOrder::Stop { call_id, child: session, name, after_run }));
     }
 
     /// Something has come of an order to other pods, or has happened to one.
     pub(crate) fn tree_news(&mut self, m: &mut Making, news: TreeNews) {
         match news {
-            TreeNews::Told { call_id, ended } | TreeNews::Read { call_id, ended, .. } => {
-                self.call_ended(m, &call_id, ended);
+            TreeNews::Told { call_id, ended } => self.call_ended(m, &call_id, ended),
+            TreeNews::Read { call_id, child, to_seq, ended } => {
+                self.read_child(m, &call_id, (child, to_seq), ended)
             }
-            TreeNews::Acked { seq } => {
-                self.note(m, OutboxAck { seq });
+            TreeNews::Acked { seq } => self.acknowledged(m, seq),
+            TreeNews::Spawned { child, socket, clone, sent } => {
+                self.child_lives(m, child, socket, (clone, sent))
             }
-            TreeNews::Spawned { .. }
-            | TreeNews::NotSpawned { .. }
-            | TreeNews::Ended { .. }
-            | TreeNews::Adopted { .. }
-            | TreeNews::ParentThere
-            | TreeNews::Scope { .. } => {}
+            TreeNews::NotSpawned { child, code, message } => {
+                self.child_does_not_live(m, child, &code, message)
+            }
+            TreeNews::Ended { child, outcome, exit, spent } => {
+                self.child_is_gone(m, child, (outcome, exit), spent)
+            }
+            TreeNews::Adopted { known, from } => self.adopt(m, *known, from),
+            TreeNews::ParentThere => {}
+            TreeNews::Scope { given, problem } => self.scope_changed(m, given, problem),
         }
     }
 
-    pub(crate) fn pods_waited_for(&mut self, _m: &mut Making, _number: u64) {}
+    /// What a child said, and how far it has been read: one step.
+    fn read_child(&mut self, m: &mut Making, id: &CallId, (child, to): (SessionId, u64), ended: CallEnd) {
+        if !matches!(self.life.work.get(id), Some(Work::Running { .. })) {
+            return;
+        }
+        let read = self.state.facts.read_to.get(&child).copied().unwrap_or(0);
+        if to > read && matches!(ended, CallEnd::Done(_)) {
+            self.note(m, ReadTo { session: child, seq: to });
+        }
+        if !self.end_wait_with_text(m, id, &ended) {
+            self.call_ended(m, id, ended);
+        }
+    }
 
-    pub(crate) fn wall_is_over(&mut self, _m: &mut Making) {}
+    /// A child has said `ready`.
+    fn child_lives(
+        &mut self,
+        m: &mut Making,
+        session: SessionId,
+        socket: String,
+        (clone, sent): (Option<CloneOf>, Option<String>),
+    ) {
+        self.life.watching.remove(&session);
+        let Some(child) = self.state.child(session).filter(|child| child.ended.is_none()).cloned() else {
+            return;
+        };
+        if clone.is_some() && clone != child.clone {
+            self.note(m, again(&child, clone));
+        }
+        let started = self.life.starting.remove(&session);
+        if started {
+            self.give_back_adopted(m, session);
+            self.tell_of_loan(m, &child, &socket);
+        }
+        self.settle_lost(m, session);
+        for reply in self.take_restoring(session) {
+            let given = Given::Restored { name: child.name.clone(), session, socket: socket.clone() };
+            m.accept(Some(reply), given);
+        }
+        let waits = matches!(self.life.work.get(&child.call_id), Some(Work::Running { .. }));
+        if !(started && waits) {
+            return;
+        }
+        if let Some(deadline) = self.life.spawn_waits.remove(&child.call_id) {
+            let wait = Waits::new(child.call_id, vec![session], minke_record::WaitUntil::Any, deadline);
+            return self.wait_for_pods(m, wait.with_text());
+        }
+        let state = sent.clone().unwrap_or_else(|| "started".to_owned());
+        let summary = match &sent {
+            Some(sent) => format!("pod `{}` was started again; the message: {sent}", child.name),
+            None => format!("pod `{}` is started", child.name),
+        };
+        let scope = child.scope.summary();
+        let content = format!(
+            "name: {}\nsession: {session}\nsocket: {socket}\nstate: {state}\nscope: {scope}",
+            child.name
+        );
+        self.call_ended(m, &child.call_id, CallEnd::done(summary, Some(content)));
+    }
+
+    /// A child has not begun to live; everything that was done for it is undone.
+    fn child_does_not_live(&mut self, m: &mut Making, session: SessionId, code: &ErrorCode, message: String) {
+        self.life.watching.remove(&session);
+        self.life.starting.remove(&session);
+        let Some(child) = self.state.child(session).filter(|child| child.ended.is_none()).cloned() else {
+            return;
+        };
+        let name = child.name.clone();
+        let outcome = ChildOutcome::FailedToStart;
+        self.note(m, ChildEnd { session, name, outcome, exit: None, spent: None });
+        self.settle_lost(m, session);
+        for reply in self.take_restoring(session) {
+            m.refuse(Some(reply), Refusal::new(code.clone(), message.clone()));
+        }
+        self.life.spawn_waits.remove(&child.call_id);
+        let ended = match code {
+            ErrorCode::InvalidRequest | ErrorCode::Conflict | ErrorCode::TooMany | ErrorCode::NotFound => {
+                CallEnd::Invalid { message }
+            }
+            _ => CallEnd::Failed { message },
+        };
+        self.call_ended(m, &child.call_id, ended);
+    }
+
+    /// A child is gone: lease free, fences gone, loan back.
+    fn child_is_gone(
+        &mut self,
+        m: &mut Making,
+        session: SessionId,
+        (outcome, exit): (ChildOutcome, Option<i32>),
+        total: Spent,
+    ) {
+        self.life.watching.remove(&session);
+        self.life.starting.remove(&session);
+        let Some(child) = self.state.child(session).filter(|child| child.ended.is_none()).cloned() else {
+            return;
+        };
+        let spent = total.since(&child.spent);
+        let name = child.name.clone();
+        let end = ChildEnd { session, name, outcome: outcome.clone(), exit, spent: Some(spent) };
+        self.note(m, end);
+        let since = self.state.facts.heard.get(&session).map_or(0, |heard| heard.saturating_add(1));
+        m.effect(Effect::Tree(TreeOrder::ReadReports { child: session, since }));
+        let stopped = self.life.stops.remove(&session);
+        if outcome == ChildOutcome::Crashed && stopped.is_none() {
+            let status = exit.map(|exit| format!("exit status {exit}"));
+            let event = PodEvent::ShutDown {
+                pod_name: child.name.to_string(),
+                outcome: Some(outcome),
+                result: Some(status.unwrap_or_else(|| "crashed".to_owned())),
+                wake: Some(true),
+            };
+            let from = Actor::pod(session);
+            self.note(m, Inbox { from, from_seq: None, event: Some(event), message: None, wake: true });
+        }
+        self.settle_lost(m, session);
+        if let Some(id) = stopped {
+            let ended = self.state.child(session).unwrap_or(&child).clone();
+            let said =
+                CallEnd::done(format!("pod `{}` {}", ended.name, how(&ended)), Some(end_of(&ended, &spent)));
+            self.call_ended(m, &id, said);
+        }
+        if self.notes_wait() && self.phase() == Phase::Idle {
+            self.wake(m, Trigger::PodEvent, Actor::pod(session));
+        }
+    }
+
+    /// A grandchild whose own parent is gone is this pod's now.
+    fn adopt(&mut self, m: &mut Making, known: OpenChild, from: SessionId) {
+        let session = known.session;
+        if self.state.child(session).is_some_and(|child| child.ended.is_none()) {
+            return;
+        }
+        let (name, spent) = (known.name.clone(), Some(known.spent));
+        self.note(m, Child { adopted_from: Some(from), spent, ..again(&known, known.clone.clone()) });
+        self.watch_child(m, session, name);
+    }
+
+    /// A pod that came back has its own children again.
+    fn give_back_adopted(&mut self, m: &mut Making, lender: SessionId) {
+        let theirs: Vec<(SessionId, PodName)> = self
+            .state
+            .live_children()
+            .filter(|child| child.adopted_from == Some(lender))
+            .map(|child| (child.session, child.name.clone()))
+            .collect();
+        for (session, name) in theirs {
+            self.note(
+                m,
+                ChildEnd { session, name, outcome: ChildOutcome::Returned, exit: None, spent: None },
+            );
+        }
+    }
+
+    fn watch_child(&mut self, m: &mut Making, session: SessionId, name: PodName) {
+        self.life.watching.insert(session);
+        m.effect(Effect::Tree(TreeOrder::Watch { child: session, name }));
+        let since = self.state.facts.heard.get(&session).map_or(0, |heard| heard.saturating_add(1));
+        m.effect(Effect::Tree(TreeOrder::ReadReports { child: session, since }));
+    }
+
+    /// A new process: children of earlier lives are looked after, and their reports read from their logs.
+    pub(crate) fn look_after_children(&mut self, m: &mut Making) {
+        let all = self.state.facts.children.clone();
+        for child in all.iter().filter(|child| child.ended.is_none()) {
+            self.watch_child(m, child.session, child.name.clone());
+        }
+        for child in all.iter().rev().filter(|child| child.ended.is_some()).take(ENDED_LOOKED_AT) {
+            let since = self.state.facts.heard.get(&child.session).map_or(0, |heard| heard.saturating_add(1));
+            m.effect(Effect::Tree(TreeOrder::ReadReports { child: child.session, since }));
+        }
+    }
+
+    /// The hands were lost with a write: whoever was being started is looked for.
+    pub(crate) fn look_for_started(&mut self, m: &mut Making) {
+        let unsure: Vec<(SessionId, PodName)> = self
+            .state
+            .live_children()
+            .filter(|child| !child.ready)
+            .map(|child| (child.session, child.name.clone()))
+            .collect();
+        for (session, name) in unsure {
+            self.watch_child(m, session, name);
+        }
+    }
+
+    /// An open call of an earlier life about a child: its end says what is known of the child. If that is still being
+    /// looked up, it waits for it.
+    pub(crate) fn settle_lost_call(&mut self, m: &mut Making, call: &OpenCall) {
+        let CallStage::Dispatched(dispatched) = &call.stage else { return };
+        let child = self.child_of(call).map(|child| child.session);
+        if let Some(session) = child.filter(|session| self.life.watching.contains(session)) {
+            let work = Work::Running { class: dispatched.class.clone(), action: dispatched.action.clone() };
+            self.life.work.insert(call.call_id.clone(), work);
+            self.life.lost.push((call.call_id.clone(), session));
+            return;
+        }
+        let settled = self.lost_call(call);
+        self.settle_call(m, &call.call_id, settled);
+    }
+
+    fn child_of(&self, call: &OpenCall) -> Option<&OpenChild> {
+        let CallStage::Dispatched(dispatched) = &call.stage else { return None };
+        let by_call = self.state.facts.children.iter().find(|child| child.call_id == call.call_id);
+        let name = dispatched.action.pod.as_ref();
+        by_call.or_else(|| {
+            self.state
+                .facts
+                .children
+                .iter()
+                .rev()
+                .find(|child| Some(child.name.as_str()) == name.map(String::as_str))
+        })
+    }
+
+    /// How a call about a child ends of which nobody knows what became.
+    pub(crate) fn lost_call(&self, call: &OpenCall) -> Settled {
+        let known = match self.child_of(call) {
+            None => "there is no such pod: it was not started, or its start was undone".to_owned(),
+            Some(child) if child.ended.is_none() => {
+                format!(
+                    "pod `{}` is there (session {}); ReadPodOutput shows what it did",
+                    child.name, child.session
+                )
+            }
+            Some(child) => format!("pod `{}` {} (session {})", child.name, how(child), child.session),
+        };
+        Settled::error(Outcome::Lost, format!("interrupted; it was not done again: {known}"))
+    }
+
+    fn settle_lost(&mut self, m: &mut Making, session: SessionId) {
+        let (now, later): (Vec<_>, Vec<_>) =
+            std::mem::take(&mut self.life.lost).into_iter().partition(|(_, child)| *child == session);
+        self.life.lost = later;
+        for (id, _) in now {
+            let Some(call) = self.state.call(&id).cloned() else { continue };
+            let settled = self.lost_call(&call);
+            self.settle_call(m, &id, settled);
+            self.after_settling(m);
+        }
+    }
+}
+
+/// The entry of a child once more, as it is known.
+fn again(child: &OpenChild, clone: Option<CloneOf>) -> Child {
+    Child {
+        session: child.session,
+        name: child.name.clone(),
+        call_id: child.call_id.clone(),
+        scope: child.scope.clone(),
+        budget: child.budget,
+        adopted_from: child.adopted_from,
+        clone,
+        spent: None,
+    }
+}
+
+pub(crate) fn invalid(message: String) -> Settled {
+    Settled::error(Outcome::Invalid, message)
+}
+
+pub(crate) fn done(summary: String, content: Option<String>) -> Settled {
+    Settled::with(Outcome::Done, Said { summary, content, ..Said::default() })
+}
+
+/// How a child ended, as the end of a sentence.
+pub(crate) fn how(child: &OpenChild) -> String {
+    let Some(ended) = &child.ended else { return "lives".to_owned() };
+    let exit = ended.exit.map(|exit| format!(", exit status {exit}")).unwrap_or_default();
+    match &ended.outcome {
+        ChildOutcome::FailedToStart => "could not be started".to_owned(),
+        ChildOutcome::Slept => format!("has stopped: idle{exit}"),
+        ChildOutcome::Stopped => format!("has stopped{exit}"),
+        ChildOutcome::Crashed => format!("has crashed{exit}"),
+        ChildOutcome::Returned => "is its own parent's again".to_owned(),
+        ChildOutcome::Other(word) => format!("has ended ({word}){exit}"),
+    }
+}
+
+fn end_of(child: &OpenChild, spent: &Spent) -> String {
+    let cost = if spent.unknown_cost > 0 { " and more of unknown price" } else { "" };
+    format!(
+        "reclaimed: {}\nspent: {} tokens, {:.4} USD{cost}, {} requests",
+        child.scope.summary(),
+        spent.tokens,
+        spent.usd,
+        spent.turns
+    )
 }

@@ -11,11 +11,13 @@ use minke_record::{
     About, ActorKind, Answer, AnsweredAsk, Ask, AssistantItem, CallId, CallStage, Decision, DequeueReason,
     Dequeued, Dispatched, EndResult, EndedRun, Entry, Facts, Goal, GoalChange, GoalFact, Granted, History,
     Holder, Inbox, Invoke, Item, Kind, LlmCall, LlmEnd, LlmOutcome, LlmUsage, Millis, Note, OpDone, OpGave,
-    OpenAsk, OpenCall, OpenLlm, OpenRun, Opened, PodEvent, Purpose, QueueMode, Queued, QueuedInput, Report,
-    Reserved, RunId, RunResult, SegmentStart, SessionStart, SnapshotWhen, StateWord, SystemEntry, SystemKind,
-    Task, TaskFact, TaskStatus, ToolDispatch, ToolResult, Trigger, TurnEnd, UserInput, flatten, limits,
+    OpenAsk, OpenCall, OpenLlm, OpenRun, Opened, Outcome, PodEvent, Purpose, QueueMode, Queued, QueuedInput,
+    Report, Reserved, RunId, RunResult, SegmentStart, SessionStart, SnapshotWhen, StateWord, SystemEntry,
+    SystemKind, Task, TaskFact, TaskStatus, ToolDispatch, ToolResult, Trigger, TurnEnd, UserInput, flatten,
+    limits,
 };
 
+use crate::budget::SPENT;
 use crate::gate::Limits;
 use crate::state::State;
 
@@ -46,7 +48,11 @@ impl State {
             Kind::ToolDispatch(e) => self.call_dispatched(e, entry.ts),
             Kind::ToolResult(e) => self.call_settled(e),
             Kind::TurnEnd(e) => self.turn_ended(e),
-            Kind::RunCompleted(e) => self.run_ended(entry.run, EndResult::Completed(e.result.clone())),
+            Kind::RunCompleted(e) => {
+                let spent = e.reason.as_ref().is_some_and(|reason| reason.starts_with(SPENT));
+                self.run_ended(entry.run, EndResult::Completed(e.result.clone()));
+                self.facts.held |= spent;
+            }
             Kind::RunErrored(e) => self.run_ended(entry.run, EndResult::Errored(e.code.clone())),
             Kind::Ask(e) => self.asked(e),
             Kind::Answer(e) => self.answered(e),
@@ -257,6 +263,9 @@ impl State {
             let heard = self.facts.heard.entry(sender).or_insert(from_seq);
             *heard = (*heard).max(from_seq);
         }
+        if let (Some(sender), Some(event)) = (e.from.session, &e.event) {
+            self.child_reported(sender, event, seq);
+        }
         self.facts.woken |= self.facts.visiting && e.wake;
         if !e.event.as_ref().is_some_and(PodEvent::bookkeeping) {
             self.facts.notes.push_back(Note {
@@ -364,6 +373,9 @@ impl State {
             at: ts,
             own: e.own,
         }));
+        if let Some(pod) = e.action.pod.as_ref().filter(|_| e.own && e.action.side_effects) {
+            self.child_addressed(pod);
+        }
         match self.call_mut(&e.call_id) {
             Some(call) => {
                 call.stage = stage;
@@ -385,6 +397,9 @@ impl State {
     fn call_settled(&mut self, e: &ToolResult) {
         if let Item::ToolResult { call_id, .. } = &e.item {
             self.facts.calls.retain(|call| call.call_id != *call_id);
+            if e.outcome == Outcome::Done {
+                self.child_is_ready(call_id);
+            }
         }
         if e.by.is_none() {
             self.context.push(e.item.clone());

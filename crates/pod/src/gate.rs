@@ -100,6 +100,11 @@ impl Pod {
                 return Next::Over(Settled::error(Outcome::Invalid, format!("{written}{message}")));
             }
         };
+        if let Some(Own::Pods(pods)) = &prepared.own
+            && let Some(problem) = self.pods_problem(pods)
+        {
+            return Next::Over(problem);
+        }
         let verdict = self.judge_prepared(&prepared);
         if !matches!(verdict.outcome, Judgement::Allow | Judgement::Ask) {
             return Next::Over(refused(verdict));
@@ -225,12 +230,23 @@ impl Pod {
     }
 
     pub(crate) fn judge(&self, action: &Action) -> Verdict {
-        self.judging(|by| minke_policy::judge(by, action))
+        let verdict = self.judging(|by| minke_policy::judge(by, action));
+        let lent = action.writes.iter().find_map(|path| Some((path, self.state.lent_to(path)?)));
+        match lent.filter(|_| verdict.outcome == Judgement::Deny) {
+            Some((path, child)) => {
+                let reason = format!(
+                    "{path} is lent to pod `{}` and read-only for you until it has stopped (WaitPods, StopPod)",
+                    child.name
+                );
+                Verdict { reason, ..verdict }
+            }
+            None => verdict,
+        }
     }
 
     /// Everything that an action is judged by, while it is looked at.
     pub(crate) fn judging<T>(&self, look: impl FnOnce(&Judging<'_>) -> T) -> T {
-        let scope = self.state.facts.about.as_ref().map(|about| about.scope.clone()).unwrap_or_default();
+        let scope = self.state.effective_scope();
         let sandbox = &self.state.manifest.sandbox;
         let hosts = sandbox.network.hosts();
         let by = |posture: Posture, rules| Judging {

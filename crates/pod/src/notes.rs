@@ -31,6 +31,7 @@ impl Pod {
         }
         let by = from.clone();
         self.note(m, Inbox { from, from_seq: None, event: None, message: Some(message.into()), wake });
+        self.end_waits_for_message();
         if wake && *cell == Cell::LogAndWake {
             self.wake(m, Trigger::Notify, by);
         }
@@ -52,6 +53,7 @@ impl Pod {
         }
         let from = Actor { actor: ActorKind::Pod, session: sender, surface: None };
         let wake = event.wakes();
+        self.pass_on(m, &event);
         self.note(m, Inbox { from: from.clone(), from_seq, event: Some(event), message: None, wake });
         if wake && *cell == Cell::LogAndWake {
             self.wake(m, Trigger::PodEvent, from);
@@ -117,7 +119,7 @@ fn told_by(from: &Actor) -> String {
     }
 }
 
-fn told(event: &PodEvent) -> String {
+pub(crate) fn told(event: &PodEvent) -> String {
     match event {
         PodEvent::TurnEnded { pod_name, result, .. } => {
             format!("pod `{pod_name}` has ended its run ({})", result.as_deref().unwrap_or("finished"))

@@ -33,6 +33,7 @@ struct Saying {
 
 impl Pod {
     pub(crate) fn order(&mut self, m: &mut Making, request: Request) {
+        let Some(request) = self.wait_for_scope(m, request) else { return };
         if matches!(request.order, Order::Cancel { .. }) {
             let dropped = self.drop_parked(m, &ErrorCode::Conflict, "cancelled before hooks had seen it");
             if dropped > 0 && self.phase() == Phase::Idle {
@@ -92,16 +93,19 @@ impl Pod {
             Order::CallTool { name, arguments, call_id } => self.call_tool(m, from, name, arguments, call_id),
             Order::Checkpoint { id, state } => self.checkpoint(m, id, state),
             Order::Set(changes) => self.set(m, *changes, &from),
-            Order::Yield => self.give_way(),
+            Order::Yield => match self.give_way(m, reply) {
+                Ok(()) => return,
+                Err(refusal) => Err(refusal),
+            },
             Order::RestartMcp { server } => Err(Refusal::new(
                 ErrorCode::NotFound,
                 format!("no MCP server `{server}`: this pod uses none"),
             )),
             Order::Shutdown { mode } => Ok(self.shutdown(m, &cell, mode)),
-            Order::RestorePod(stopped) => {
-                let message = format!("this pod has no child `{}`", stopped.name);
-                Err(Refusal::new(ErrorCode::NotFound, message))
-            }
+            Order::RestorePod(stopped) => match self.restore_pod(m, reply, *stopped) {
+                Ok(()) => return,
+                Err(refusal) => Err(refusal),
+            },
             Order::Wait { until, timeout_ms } => return self.wait(m, reply, until, timeout_ms),
         };
         match result {
@@ -175,6 +179,7 @@ impl Pod {
         }
         let id = QueueId(m.ids.next_uuid());
         self.note(m, QueuedInput { id, segments, op_id, from, mode });
+        self.end_waits_for_message();
         Ok(Given::Queued(id))
     }
 
@@ -307,6 +312,9 @@ impl Pod {
     }
 
     fn set(&mut self, m: &mut Making, changes: Changes, by: &Actor) -> Result<Given, Refusal> {
+        for (_, value) in changes.config.iter().filter(|(key, _)| key == crate::budget::KEY) {
+            self.may_set_budget(value, by)?;
+        }
         if let Some(grant) = changes.grant {
             self.take_grant(m, grant, by)?;
         }
@@ -327,6 +335,7 @@ impl Pod {
         }
         if let Some(route) = changes.route {
             self.life.route = Some(route);
+            self.life.cost = changes.cost;
             self.life.fallen = 0;
         }
         if let Some(goal) = changes.goal {
@@ -337,15 +346,6 @@ impl Pod {
             self.note(m, Progress { percent, note });
         }
         Ok(Given::Ok)
-    }
-
-    /// `yield`: the scope is free to be taken, unless somebody else relies on it.
-    fn give_way(&self) -> Result<Given, Refusal> {
-        if self.state.live_children().next().is_none() && self.life.work.is_empty() && self.life.commands == 0
-        {
-            return Ok(Given::Ok);
-        }
-        Err(Refusal::new(ErrorCode::Conflict, "children, calls or commands of this pod still use its scope"))
     }
 
     fn shutdown(&mut self, m: &mut Making, cell: &Cell, mode: ShutdownMode) -> Given {

@@ -2,15 +2,15 @@
 //!
 //! Here: the machine's parts, and how an entry is noted. Elsewhere: what each input leads to, one file a life.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use minke_record::{
-    Actor, Alert, AlertLevel, AlertSource, CallId, Carry, Draft, Durability, Entry, Extension, Ids, Kind,
-    Millis, QueueId, Route, RunId, limits,
+    Actor, Alert, AlertLevel, AlertSource, AskId, CallId, Carry, Draft, Durability, Entry, Extension, Ids,
+    Kind, Millis, QueueId, Route, RunId, SessionId, limits,
 };
 
 use crate::calls::Work;
-use crate::input::{Boot, Input, Until, What};
+use crate::input::{Boot, Cost, Input, Until, What};
 use crate::reply::ReplyDraft;
 use crate::state::State;
 use crate::step::{Effect, Given, Live, LiveWhat, News, OpenBlock, Phase, Refusal, Reply, Status, Step};
@@ -79,6 +79,39 @@ pub(crate) struct Life {
     /// The log cannot be written; new runs are refused.
     pub(crate) storage_failed: Option<String>,
     pub(crate) told: Option<Status>,
+    /// The time of the step that is being made.
+    pub(crate) now: Millis,
+    /// What is known of the price of a model that came with a change.
+    pub(crate) cost: Option<Cost>,
+    /// Children that are being started in this life.
+    pub(crate) starting: BTreeSet<SessionId>,
+    /// Children of earlier lives that are being looked for.
+    pub(crate) watching: BTreeSet<SessionId>,
+    /// Who waits for a child to live again.
+    pub(crate) restoring: Vec<(SessionId, ReplyTo)>,
+    /// Calls that stop a child.
+    pub(crate) stops: BTreeMap<SessionId, CallId>,
+    /// Calls that spawn a child and wait for it, until when.
+    pub(crate) spawn_waits: BTreeMap<CallId, Millis>,
+    /// Calls of an earlier life that end when it is known what became of their child.
+    pub(crate) lost: Vec<(CallId, SessionId)>,
+    pub(crate) waits: Vec<crate::waits::Waits>,
+    pub(crate) wait_number: u64,
+    /// Something was said to this pod in this step.
+    pub(crate) message_came: bool,
+    /// Questions of children that a wait has told.
+    pub(crate) asks_told: BTreeSet<AskId>,
+    /// The report that is on its way.
+    pub(crate) reporting: Option<u64>,
+    /// The pod stops and waits for its reports to arrive.
+    pub(crate) flushing: bool,
+    /// The pod stops because nobody needs it now.
+    pub(crate) sleepy: bool,
+    pub(crate) yielding: crate::yielding::Yielding,
+    /// When the budget's time is over, as the timer was set.
+    pub(crate) wall: Option<Millis>,
+    pub(crate) failing: Option<crate::loops::Failing>,
+    pub(crate) told_of_loop: Option<u32>,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -145,6 +178,14 @@ impl Pod {
             hooks: old.life.hooks,
             parked: old.life.parked,
             seen: old.life.seen,
+            cost: old.life.cost,
+            starting: old.life.starting,
+            restoring: old.life.restoring,
+            yielding: old.life.yielding,
+            flushing: old.life.flushing,
+            sleepy: old.life.sleepy,
+            wait_number: old.life.wait_number,
+            wall: old.life.wall,
             ..Life::default()
         };
         Pod { state, life }
@@ -167,6 +208,7 @@ impl Pod {
             ids: Ids::new(input.now, input.seed),
             step: Step::default(),
         };
+        self.life.now = m.now;
         match input.what {
             What::Boot(boot) => self.boot(&mut m, boot),
             What::Order(request) => self.order(&mut m, *request),
@@ -202,7 +244,10 @@ impl Pod {
 
     /// What every step ends with: a carry if it is time, the status if it changed, those who waited, the idle timer.
     fn settle(&mut self, m: &mut Making) {
+        self.look_at_waits(m);
         self.carry_if_due(m);
+        self.send_reports(m);
+        self.watch_wall(m);
         self.tell_status(m);
         self.answer_waiters(m);
         self.watch_idleness(m);
@@ -284,6 +329,7 @@ impl Pod {
             Timer::IdleExit => {
                 self.life.idle_timer = false;
                 if self.may_sleep() {
+                    self.life.sleepy = true;
                     self.stop_by_signal(m, "idle exit");
                 }
             }
@@ -296,9 +342,9 @@ impl Pod {
             }
             Timer::AskExpires(id) => self.ask_expired(m, id),
             Timer::Resume => self.wait_is_over(m),
-            Timer::WaitPods(number) => self.pods_waited_for(m, number),
+            Timer::WaitPods(_) => {} // every step looks at the waits
             Timer::Wall => self.wall_is_over(m),
-            Timer::Flush => {}
+            Timer::Flush => self.flushed(m),
         }
     }
 

@@ -23,6 +23,9 @@ const CONTINUE: &str = "[The reply above was interrupted. Continue from where it
 /// What the model reads when a new input follows a run that was paused or interrupted.
 const INTERRUPT: &str = "[The previous run was interrupted before it finished.]";
 
+/// Where a segment keeps what is known of prices, if a budget counts them.
+pub const COSTS: &str = "costs";
+
 /// What opens a run.
 pub(crate) struct Opening {
     pub(crate) trigger: Trigger,
@@ -49,12 +52,17 @@ impl Pod {
             let why = self.life.boot.as_ref().map_or("", |boot| boot.no_route.as_str());
             return Some(Refusal::new(ErrorCode::InvalidRequest, format!("there is no model to ask: {why}")));
         }
-        None
+        if self.has_yielded() {
+            let message = "this pod has given up its scope for another; its next `run` asks for it again";
+            return Some(Refusal::new(ErrorCode::Conflict, message));
+        }
+        self.broke()
     }
 
     /// Opens a run. What an earlier one left open is closed first, because providers refuse orphan calls.
     pub(crate) fn start_run(&mut self, m: &mut Making, opening: Opening) -> RunId {
         self.life.fallen = 0;
+        self.life.failing = None;
         self.forget_wait(m);
         let interrupted = self.state.resumable().is_some() || self.has_calls();
         self.note(m, Invoke { trigger: opening.trigger, by: opening.by, attempt: 1, continues: None });
@@ -111,8 +119,11 @@ impl Pod {
     /// A segment has one system prompt and one list of tools; when either is another now, a new one begins.
     fn ensure_segment(&mut self, m: &mut Making) {
         let Some(boot) = &self.life.boot else { return };
-        let config =
+        let mut config =
             serde_json::json!({ "route": self.route(), "max_tokens": self.state.manifest.worker.max_tokens });
+        if let (Some(costs), Some(members)) = (self.costs(), config.as_object_mut()) {
+            members.insert(COSTS.to_owned(), serde_json::to_value(costs).expect("prices are plain data"));
+        }
         let fits = |segment: &minke_context::Segment| {
             segment.system_prompt.bytes() == boot.system_prompt.len() as u64
                 && segment.system_prompt.here().is_none_or(|text| text == boot.system_prompt)
@@ -172,6 +183,12 @@ impl Pod {
             let reason = format!("the run has made {limit} requests (worker.max_turns)");
             return self.end_run(m, RunResult::LimitReached, Some(reason));
         }
+        if self.state.left().turns == Some(0) {
+            return self.end_for_budget(m, "all its requests are made (budget.turns)");
+        }
+        if !self.breaks_loop(m) {
+            return;
+        }
         let Some(route) = self.route().cloned() else {
             return self.fail_run(m, ErrorCode::ProviderError, "there is no model to ask".to_owned(), false);
         };
@@ -182,11 +199,16 @@ impl Pod {
         if ends_with_assistant(self.state.context.last()) {
             self.note_system(m, SystemKind::Continue, CONTINUE);
         }
-        let Some(segment) = &self.state.segment else {
+        if self.state.segment.is_none() {
             let message = "there is no segment; the request was not sent".to_owned();
             return self.fail_run(m, ErrorCode::Internal, message, false);
+        }
+        let taken = match self.may_take() {
+            Ok(taken) => taken,
+            Err(why) => return self.end_for_budget(m, &why),
         };
-        let max_tokens = self.state.manifest.worker.max_tokens;
+        let max_tokens = taken.map(|taken| taken.output).or(self.state.manifest.worker.max_tokens);
+        let Some(segment) = &self.state.segment else { return };
         let request = {
             let asking = Asking {
                 max_tokens,
@@ -210,7 +232,7 @@ impl Pod {
                 reserved: Reserved {
                     input: request.input_tokens,
                     output: max_tokens.unwrap_or(0),
-                    usd: None,
+                    usd: taken.and_then(|taken| taken.usd),
                 },
                 continues,
             },
@@ -273,7 +295,11 @@ impl Pod {
         let captured = self.state.facts.run.as_ref().filter(|run| run.captured).map(|run| run.id);
         let interrupted =
             matches!(&terminal, Kind::RunCompleted(end) if end.result == RunResult::Interrupted);
-        self.note(m, terminal);
+        let run = self.state.facts.run.clone();
+        self.note(m, terminal.clone());
+        if let Some(run) = &run {
+            self.report_end(m, run, &terminal);
+        }
         // After an interruption nobody knows any more who changed what.
         if let Some(run) = captured.filter(|_| !interrupted) {
             self.capture_after(m, run);

@@ -1,6 +1,6 @@
 //! What a pod says of itself: state, activity, and whether there is nothing left but to wait.
 
-use minke_record::{Action, WaitingOn};
+use minke_record::{Action, CallId, WaitingOn};
 
 use crate::calls::Work;
 use crate::pod::{Making, Pod};
@@ -28,6 +28,10 @@ impl Pod {
                     status.activity = Some(Activity::Time);
                     status.waiting = Some(Waiting { on: WaitingOn::Time, until: Some(until) });
                 }
+                if status.activity == Some(Activity::Child) {
+                    let until = self.life.waits.iter().map(crate::waits::Waits::deadline).min();
+                    status.waiting = Some(Waiting { on: WaitingOn::Child, until });
+                }
                 if status.activity == Some(Activity::Ask) {
                     let until = self.state.facts.asks.iter().filter_map(|ask| ask.expires).min();
                     status.waiting = Some(Waiting { on: WaitingOn::Ask, until });
@@ -48,9 +52,12 @@ impl Pod {
     }
 
     fn activity(&self) -> Activity {
-        let busy = self.life.work.values().any(|work| !matches!(work, Work::Asking(_)));
+        let waits = |id: &CallId| self.life.waits.iter().any(|wait| wait.is(id));
+        let busy = self.life.work.iter().any(|(id, work)| !matches!(work, Work::Asking(_)) && !waits(id));
         if self.life.reply.is_some() {
             Activity::Model
+        } else if !busy && !self.life.waits.is_empty() && self.state.facts.asks.is_empty() {
+            Activity::Child
         } else if busy || self.state.facts.asks.is_empty() {
             Activity::Tool
         } else {
@@ -62,7 +69,12 @@ impl Pod {
     fn detail(&self) -> Option<String> {
         let running = self.life.work.iter().find_map(|(id, work)| match work {
             Work::Running { action, .. } => Some((id, action)),
-            Work::Preparing(_) | Work::Hooked(_) | Work::Ready(_) | Work::Asking(_) | Work::Checking => None,
+            Work::Preparing(_)
+            | Work::Hooked(_)
+            | Work::Ready(_)
+            | Work::Asking(_)
+            | Work::Checking
+            | Work::Again => None,
         });
         let (id, action) = running?;
         let tool = &self.state.call(id)?.tool;

@@ -7,7 +7,7 @@ use minke_record::{Actor, CallStage, ErrorCode, Outcome, RunResult, StateWord, T
 use crate::Timer;
 use crate::calls::Settled;
 use crate::pod::{Making, Pausing, Pod, Stopping};
-use crate::step::{Effect, Given, LiveWhat};
+use crate::step::{Effect, Given};
 use crate::table::Cell;
 
 /// How long calls that are not pure may take to end after a `pause`.
@@ -105,7 +105,7 @@ impl Pod {
     /// reboot costs no job.
     pub(crate) fn stop_by_signal(&mut self, m: &mut Making, why: &str) {
         if self.life.stopping == Some(Stopping::Now) {
-            if self.life.stop_waits {
+            if self.life.stop_waits || self.life.flushing {
                 self.leave(m);
             }
             return;
@@ -139,13 +139,6 @@ impl Pod {
         self.leave(m);
     }
 
-    /// The last thing that a pod does.
-    pub(crate) fn leave(&mut self, m: &mut Making) {
-        self.life.stop_waits = false;
-        self.live(m, LiveWhat::Shutdown);
-        m.effect(Effect::Exit);
-    }
-
     /// A write has failed and this pod was made again from the log: its open run ends here, and no new one begins
     /// until there is space.
     pub(crate) fn storage_failed(&mut self, m: &mut Making, message: String) {
@@ -154,6 +147,7 @@ impl Pod {
         self.drop_parked(m, &ErrorCode::StorageFailed, &why);
         self.end_for_storage(m, message);
         self.set_ask_timers(m);
+        self.look_for_started(m);
     }
 
     /// What the hands were busy with died with the write: no question stays that nobody can answer any more.

@@ -42,7 +42,7 @@ pub fn specs() -> Vec<ToolSpec> {
             "required": keys,
         }),
     };
-    vec![
+    let mut specs = vec![
         spec("AskUser", "Asks a person.", &["question"]),
         spec("Note", "Appends a line to NOTES.", &["line"]),
         spec("Put", "Replaces a file.", &["path", "content"]),
@@ -52,7 +52,10 @@ pub fn specs() -> Vec<ToolSpec> {
         spec("TaskGet", "Shows a task.", &["id"]),
         spec("TaskList", "Shows all tasks.", &[]),
         spec("TaskUpdate", "Changes a task.", &["id", "status"]),
-    ]
+    ];
+    specs.extend(crate::kin::TOOLS.iter().map(|name| spec(name, "Is about other pods.", &[])));
+    specs.sort_by(|a, b| a.name.cmp(&b.name));
+    specs
 }
 
 fn field(tool: &str, arguments: &str, key: &str) -> Result<String, String> {
@@ -86,6 +89,9 @@ fn hash(content: &str) -> String {
 impl Hands {
     /// What a call would touch. Looks only.
     pub fn prepare(&self, tool: &str, arguments: &str) -> Result<Prepared, String> {
+        if let Some(prepared) = crate::kin::prepare(tool, arguments) {
+            return prepared;
+        }
         match tool {
             "Note" => {
                 field(tool, arguments, "line")?;

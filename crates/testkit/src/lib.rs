@@ -9,6 +9,7 @@ pub mod disk;
 mod fixtures;
 mod hands;
 mod kill;
+mod kin;
 mod left;
 mod memlog;
 mod musts;

@@ -54,6 +54,25 @@ impl Telling<'_> {
             Must::Grants(wanted) => {
                 same("grants", &wanted.to_string(), &self.world.state().facts.grants.len().to_string())
             }
+            Must::Children(wanted) => {
+                let children = self.world.state().facts.children.iter().map(|child| match &child.ended {
+                    None => format!("{} lives", child.name),
+                    Some(ended) => format!("{} {}", child.name, ended.outcome),
+                });
+                same("the children", &wanted.join(", "), &children.collect::<Vec<_>>().join(", "))
+            }
+            Must::Told(wanted) => {
+                let told: Vec<&str> = self.world.kin.told.iter().map(|(_, kind)| kind.as_str()).collect();
+                same("what the parent heard", &wanted.join(", "), &told.join(", "))
+            }
+            Must::Left(wanted) => {
+                let left = self.world.state().left().tokens;
+                same(
+                    "tokens left",
+                    &wanted.to_string(),
+                    &left.map_or("all".to_owned(), |left| left.to_string()),
+                )
+            }
             Must::Offered(wanted) => {
                 let offered = self.world.state().facts.asks.first().map(|ask| ask.options.join(", "));
                 same("what is offered", &wanted.join(", "), offered.as_deref().unwrap_or("nothing"))

@@ -1,7 +1,7 @@
 //! What is there before a story begins: the session's first step, what its process knows, and the words for inputs.
 
 use minke_manifest::Manifest;
-use minke_pod::{Boot, Forking, Moment, NewSession, Task, Visitor, Written, new_session};
+use minke_pod::{Boot, Cost, Forking, Moment, NewSession, Task, Visitor, Written, new_session};
 use minke_policy::{RuleSet, Tier};
 use minke_record::{
     Actor, ChildOutcome, ForkedFrom, InputSegment, Millis, Parent, PodEvent, Route, Scope, SessionId,
@@ -39,6 +39,16 @@ fn manifest(scene: &Setting) -> Manifest {
     if let Some(queue) = scene.queue {
         manifest.pod.limits.queue = queue;
     }
+    if let Some(budget) = &scene.budget {
+        manifest.budget = serde_json::from_str(budget).expect("a story's budget is JSON");
+    }
+    if let Some(children) = scene.children {
+        manifest.pod.limits.children = children;
+    }
+    if let Some(depth) = scene.depth {
+        manifest.pod.limits.depth = depth;
+    }
+    manifest.permissions.may_answer = scene.may_answer;
     manifest.permissions.ask_expires_s = scene.expires;
     manifest.pod.idle_exit = scene.idle_exit.unwrap_or(0);
     manifest
@@ -96,10 +106,10 @@ pub(crate) fn boot(scene: &Setting, rules: RuleSet) -> Boot {
         version: VERSION.to_owned(),
         tools: hands::specs(),
         system_prompt: SYSTEM_PROMPT.to_owned(),
-        route: (!scene.no_model).then_some(route),
+        route: (!scene.no_model).then(|| route.clone()),
         no_route: if scene.no_model { "no model is configured".to_owned() } else { String::new() },
         own: minke_record::Scope::default(),
-        costs: Vec::new(),
+        costs: vec![Cost { route, max_output: Some(4_096), price: None }],
         socket: "/run/story.sock".to_owned(),
         rules,
         steers: minke_pod::Steers {

@@ -36,10 +36,10 @@ fn detail(kind: &Kind) -> Option<String> {
         Kind::StateChange(e) => e.state.to_string(),
         Kind::Outbox(e) => match &e.event {
             minke_record::PodEvent::TurnEnded { .. } => "turn_ended".to_owned(),
-            minke_record::PodEvent::Errored { .. } => "errored".to_owned(),
-            minke_record::PodEvent::ShutDown { .. } => "shut_down".to_owned(),
-            _ => return None,
+            event => crate::kin::kind_of(event),
         },
+        Kind::Child(e) => e.name.to_string(),
+        Kind::ChildEnd(e) => e.outcome.to_string(),
         Kind::Alert(e) => e.source.to_string(),
         Kind::ConfigChanged(e) => e.key.clone(),
         Kind::Ask(e) => e.ask.to_string(),

@@ -15,6 +15,9 @@
 //! with expires N              questions expire after so many seconds
 //! with hooks                  there are hooks at every point at which they may steer; they say nothing until told to
 //! with mandate {JSON}         what the parent allows, as the session's mandate has it
+//! with budget {JSON}          what it may spend
+//! with may_answer             it may answer its children's questions
+//! with children N · with depth N        limits of the tree
 //! kills differ: REASON        the context of a killed telling may differ from the unkilled one, and why
 //! ```
 //!
@@ -39,6 +42,10 @@
 //!          | compact | undo | yield
 //! notify > TEXT               a note that wakes;  notify quiet > TEXT
 //! child N > turn_ended | errored WHY | slept        report number N of a child
+//! pod NAME > ends | fails WHY | asks TEXT | says TEXT | spends N | crashes | sleeps | stops | lends NAME
+//!                             a child that was spawned (SpawnPod {"name":…,"write":PATH,"tokens":N,"wait":1}; `unlucky`
+//!                             never starts) does something; what it reports, the pod hears when it lives
+//! parent away | parent back   whether reports upward arrive
 //! tools hold                  calls from here on end when the story says so:
 //! tool > done TEXT | failed WHY | timed out        the oldest call that is held ends
 //! tools go                    held calls end well, and calls end at once again
@@ -68,6 +75,8 @@
 //! activity: model | tool | ask | none        waits on ask
 //! context: user TEXT / assistant TEXT / call Tool / result TEXT      a `…` at an end matches anything
 //! queue: TEXT, TEXT | empty · queue is held | free · notes: N · asks: N · name: NAME
+//! children: NAME lives, NAME crashed … | none      left: N      tokens that can still be spent
+//! told: KIND, KIND | nothing  what the parent has heard, in order
 //! grants: N · offered: WORD, WORD         the answers to the oldest open question
 //! verdict: LAYER              of the newest call that was dispatched or refused
 //! rules added: N              rules that the person's policy was to get
@@ -103,6 +112,10 @@ pub struct Scene {
     pub expires: Option<u64>,
     pub hooks: bool,
     pub mandate: Option<String>,
+    pub budget: Option<String>,
+    pub may_answer: bool,
+    pub children: Option<u64>,
+    pub depth: Option<u64>,
     /// Why a killed telling may end with another context.
     pub kills_differ: Option<String>,
 }
@@ -123,6 +136,8 @@ pub enum Does {
     Person(String),
     Notify { wake: bool, text: String },
     Child { number: u64, what: String },
+    Pod { name: String, what: String },
+    Parent { away: bool },
     ToolsHold,
     ToolsGo,
     Tool(String),
@@ -185,6 +200,9 @@ pub enum Must {
     Notes(usize),
     Asks(usize),
     Grants(usize),
+    Children(Vec<String>),
+    Told(Vec<String>),
+    Left(u64),
     Offered(Vec<String>),
     Verdict(String),
     Added(usize),
@@ -294,6 +312,10 @@ fn scene(scene: &mut Scene, line: &str) -> Result<bool, String> {
         "expires" => scene.expires = Some(number()?),
         "hooks" => scene.hooks = true,
         "mandate" => scene.mandate = Some(value.to_owned()),
+        "budget" => scene.budget = Some(value.to_owned()),
+        "may_answer" => scene.may_answer = true,
+        "children" => scene.children = Some(number()?),
+        "depth" => scene.depth = Some(number()?),
         "idle_exit" => scene.idle_exit = Some(number()?),
         "parent" => scene.parent = true,
         "task" => scene.task = Some(value.to_owned()),
@@ -366,6 +388,8 @@ fn does(line: &str) -> Result<Does, String> {
         "power cut" => Does::Crash { power: true },
         "boot" => Does::Boot,
         "fork" => Does::Fork,
+        "parent away" => Does::Parent { away: true },
+        "parent back" => Does::Parent { away: false },
         "disk full" => Does::Disk(DiskWord::Full),
         "disk wholly full" => Does::Disk(DiskWord::WhollyFull),
         "disk back" => Does::Disk(DiskWord::Back),
@@ -398,6 +422,7 @@ fn said(who: &str, what: &str) -> Result<Option<Does>, String> {
         ("notify", "") => Does::Notify { wake: true, text: what },
         ("notify", "quiet") => Does::Notify { wake: false, text: what },
         ("child", count) => Does::Child { number: number(count)?, what },
+        ("pod", name) if !name.is_empty() => Does::Pod { name: name.to_owned(), what },
         ("hook", who) if !who.is_empty() => Does::Hook { who: who.to_owned(), what },
         ("edit", "") => {
             let (path, text) = what.split_once(' ').ok_or("`edit > PATH TEXT`")?;
@@ -451,6 +476,18 @@ fn must(line: &str) -> Result<Must, String> {
     if let Some(rest) = line.strip_prefix("noted:") {
         let items = if rest.trim() == "nothing" { Vec::new() } else { list(rest, ",") };
         return Ok(Must::Noted(items));
+    }
+    for (prefix, make) in [
+        ("children:", Must::Children as fn(Vec<String>) -> Must),
+        ("told:", Must::Told as fn(Vec<String>) -> Must),
+    ] {
+        if let Some(rest) = line.strip_prefix(prefix) {
+            let none = matches!(rest.trim(), "none" | "nothing");
+            return Ok(make(if none { Vec::new() } else { list(rest, ",") }));
+        }
+    }
+    if let Some(rest) = line.strip_prefix("left:") {
+        return Ok(Must::Left(number(rest)?));
     }
     match line {
         "queue is held" => return Ok(Must::Held(true)),

@@ -131,6 +131,20 @@ impl<'a> Telling<'a> {
                     Order::PodEvent { event, from, from_seq: Some(*number) },
                 )
             }
+            Does::Pod { name, what } => match self.world.kin.does(name, what) {
+                Ok(heard) => self.world.hears(heard),
+                Err(_) if self.killed => Ok(()),
+                Err(why) => Err(Stop::Wrong(why)),
+            },
+            Does::Parent { away: true } => {
+                self.world.kin.parent_away = true;
+                Ok(())
+            }
+            Does::Parent { away: false } => {
+                let state = self.world.state().clone();
+                let heard = self.world.kin.parent_is_back(&state);
+                self.world.hears(heard)
+            }
             Does::ToolsHold => {
                 self.world.hands.hold = true;
                 Ok(())
@@ -372,7 +386,8 @@ impl<'a> Telling<'a> {
             | Does::Disk(_) => true,
             // A held call died with the process.
             Does::Tool(_) | Does::Crash { .. } | Does::Boot | Does::Must(_) => false,
-            Does::Visit(_) | Does::Fork | Does::Edit { .. } => false,
+            // Others did it, and it stays done.
+            Does::Visit(_) | Does::Fork | Does::Edit { .. } | Does::Pod { .. } | Does::Parent { .. } => false,
         }
     }
 

@@ -21,6 +21,7 @@ use minke_record::{Actor, CallId, Class, Entry, ErrorCode, ForkedFrom, Millis, P
 
 use crate::checker::Checker;
 use crate::hands::Hands;
+use crate::kin::Kin;
 use crate::left::{Recorder, Said};
 use crate::memlog::{Death, MemLog, NoSpace, Tear, has_barrier};
 use crate::scene;
@@ -89,6 +90,8 @@ struct Held {
 pub struct World {
     pub log: MemLog,
     pub hands: Hands,
+    /// The other pods.
+    pub kin: Kin,
     pub check: Checker,
     pub scene: Scene,
     pub pod: Option<Pod>,
@@ -143,6 +146,7 @@ impl World {
         let mut world = World {
             log: MemLog::default(),
             hands: Hands::default(),
+            kin: Kin::default(),
             check: Checker::default(),
             pod: None,
             shadow: State::default(),
@@ -265,6 +269,17 @@ impl World {
         };
         let step = pod.step(input);
         self.carry(step, asker)
+    }
+
+    /// Something that comes from outside, and everything that follows by itself.
+    pub fn hears(&mut self, all: Vec<What>) -> Result<(), Stop> {
+        for what in all {
+            if self.pod.is_some() {
+                self.feed(what)?;
+                self.settle()?;
+            }
+        }
+        Ok(())
     }
 
     /// Everything that happens by itself, until only the story can go on.

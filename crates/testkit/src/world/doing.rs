@@ -90,7 +90,7 @@ impl World {
                     None => self.hanging.push((point, *question)),
                 }
             }
-            Effect::Tree(_) => {}
+            Effect::Tree(order) => self.inbox.extend(self.kin.order(order)),
             Effect::AddRule { rule } => {
                 if !self.added.contains(&rule) {
                     self.added.push(rule);

@@ -152,6 +152,7 @@ impl World {
     /// The checker looks at everything that happened.
     pub fn judge(&self) -> Result<(), String> {
         self.check.ended(&self.base, self.log.entries(), &self.hands.started)?;
+        self.kin.judge(&self.replayed(), self.log.entries(), self.pod.is_some())?;
         if let Some(call) = self.hands.repeated.first() {
             return Err(format!("call {call} was made again although its file showed that it was done"));
         }
