@@ -156,8 +156,8 @@ impl Pod {
                  look at its log, then use `resume`",
                 AUTO_RESUME_MS / 1_000
             );
-            self.report_given_up(m, &message);
-            return self.alert(m, AlertLevel::Error, AlertSource::Pod, message);
+            self.alert(m, AlertLevel::Error, AlertSource::Pod, message.clone());
+            return self.report_given_up(m, &message);
         }
         self.resume_run(m, by);
     }

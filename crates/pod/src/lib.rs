@@ -12,6 +12,7 @@ mod calls;
 mod capture;
 mod children;
 mod digest;
+mod family;
 mod fold;
 mod gate;
 mod guests;

@@ -53,8 +53,9 @@ impl Pod {
         }
         let from = Actor { actor: ActorKind::Pod, session: sender, surface: None };
         let wake = event.wakes();
+        let heard = Some(event.clone());
+        self.note(m, Inbox { from: from.clone(), from_seq, event: heard, message: None, wake });
         self.pass_on(m, &event);
-        self.note(m, Inbox { from: from.clone(), from_seq, event: Some(event), message: None, wake });
         if wake && *cell == Cell::LogAndWake {
             self.wake(m, Trigger::PodEvent, from);
         }

@@ -105,6 +105,11 @@ impl Pod {
         m.effect(Effect::ClearTimer { timer: Timer::WaitPods(wait.number) });
     }
 
+    /// Whether this call waits for other pods, for whoever looks at the pod from outside.
+    pub fn waits_for_pods(&self, id: &CallId) -> bool {
+        self.life.waits.iter().any(|wait| wait.is(id))
+    }
+
     fn waited_for(&self, wait: &Waits) -> Vec<&OpenChild> {
         wait.children.iter().filter_map(|session| self.state.child(*session)).collect()
     }
@@ -194,10 +199,11 @@ impl Pod {
             Why::Message => "a message to you has come; the pods go on",
             Why::Time => "the time is over; the pods go on",
         };
-        if let Some(text) = text {
-            lines.push(format!("\n{text}"));
-        }
-        let mut settled = done(summary.to_owned(), Some(lines.join("\n")));
+        let mut settled = match text {
+            // What it said is all that is wanted.
+            Some(text) => done(lines.join("; "), Some(text)),
+            None => done(summary.to_owned(), Some(lines.join("\n"))),
+        };
         settled.notes = notes.iter().map(|note| note.seq).collect();
         settled
     }

@@ -86,7 +86,8 @@ impl Spent {
     #[must_use]
     pub fn since(&self, before: &Spent) -> Spent {
         Spent {
-            usd: (self.usd - before.usd).max(0.0),
+            // To a billionth: what is added and taken away again must be the same number.
+            usd: ((self.usd - before.usd).max(0.0) * 1e9).round() / 1e9,
             tokens: self.tokens.saturating_sub(before.tokens),
             turns: self.turns.saturating_sub(before.turns),
             children: self.children.saturating_sub(before.children),

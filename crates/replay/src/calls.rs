@@ -20,7 +20,7 @@ struct Guest<'k> {
     arguments: Text,
 }
 
-impl Look<'_> {
+impl<'l> Look<'l> {
     /// Plans for a step that begins with a dispatch.
     pub(crate) fn dispatched(&self, mind: &Mind, step: LogStep<'_>) -> Result<Vec<Plan>, ReplayError> {
         if let Some(guest) = self.guest(mind, step)? {
@@ -56,11 +56,12 @@ impl Look<'_> {
     pub(crate) fn settled(
         &self,
         mind: &Mind,
-        step: LogStep<'_>,
+        step: LogStep<'l>,
         result: &ToolResult,
     ) -> Result<Vec<Plan>, ReplayError> {
         let Some(id) = result_of(result) else { return Ok(Vec::new()) };
-        let mut plans = Vec::new();
+        let mut plans: Vec<Plan> = self.waited(mind, id).into_iter().collect();
+        plans.extend(self.child_lives(mind, step, result));
         let others: Vec<&CallId> = step.dispatched();
         for ready in [others.clone(), earlier(mind, &others)] {
             let before = self.readied(mind, step, &ready)?;

@@ -5,7 +5,7 @@
 //! order, and the first that leads to what stands in the log is what happened. None can lead there by itself: a plan
 //! holds inputs, and the entries are the mind's.
 
-use minke_pod::{FileFound, HooksSaid, NETWORK, Timer, What};
+use minke_pod::{FileFound, HooksSaid, NETWORK, Timer, TreeNews, What};
 use minke_record::{ActorKind, AlertLevel, Entry, Kind, LlmOutcome, Route, StateWord};
 
 use crate::ReplayError;
@@ -82,7 +82,7 @@ impl<'l> Look<'l> {
             route: self.route(mind, step),
             no_route: String::new(),
             fallbacks: self.timeline.fallbacks(step.at),
-            costs: Vec::new(),
+            costs: self.costs(mind, step),
         }
     }
 
@@ -173,6 +173,11 @@ impl<'l> Look<'l> {
             | Kind::Grant(_)
             | Kind::Goal(_)
             | Kind::Progress(_) => Ok(vec![self.set(step)]),
+            Kind::Child(e) => Ok(self.child_appeared(mind, step, e)),
+            Kind::ChildEnd(e) => self.child_ended(mind, step, e),
+            Kind::ReadTo(e) => self.read_child(step, e),
+            Kind::Outbox(e) => Ok(self.reported(mind, step, &e.event)),
+            Kind::OutboxAck(e) => Ok(vec![vec![What::Tree(Box::new(TreeNews::Acked { seq: e.seq })).into()]]),
             Kind::Checkpoint(e) => Ok(vec![self.checkpoint(e)]),
             Kind::Snapshot(e) => self.captured(mind, step, e),
             Kind::Extension(e) if e.domain == NETWORK => {
@@ -187,12 +192,7 @@ impl<'l> Look<'l> {
             | Kind::SystemEntry(_)
             | Kind::Pruned(_)
             | Kind::LlmCall(_)
-            | Kind::Child(_)
-            | Kind::ChildEnd(_)
-            | Kind::Outbox(_)
-            | Kind::OutboxAck(_)
             | Kind::Task(_)
-            | Kind::ReadTo(_)
             | Kind::Extension(_)
             | Kind::Unknown(_) => Ok(Vec::new()),
         }

@@ -17,6 +17,9 @@ const SHOWN_CHARS: usize = 240;
 /// Of these, characters before the first one that differs.
 const BEFORE_CHARS: usize = 40;
 
+/// How long an id is when it is written.
+const ID_CHARS: usize = 36;
+
 /// An id of the log and the one here that stands for it.
 type Pair = (Uuid, Uuid);
 
@@ -97,6 +100,9 @@ impl<'a> Comparison<'a> {
                 self.id("id", theirs.id.0, ours.id.0, true)?;
             }
             (Kind::Ask(theirs), Kind::Ask(ours)) => self.id("id", theirs.id.0, ours.id.0, true)?,
+            (Kind::Child(theirs), Kind::Child(ours)) => {
+                self.id("session", theirs.session.0, ours.session.0, true)?;
+            }
             _ => {}
         }
         let plain = |kind: &Kind| serde_json::to_value(kind).expect("an entry is plain data");
@@ -124,16 +130,48 @@ impl<'a> Comparison<'a> {
         self.pairs.here.get(&log).map_or_else(|| log == here || new(), |paired| *paired == here)
     }
 
+    /// A text of the log with the ids that stand for those in it.
+    fn translated(&self, text: &str) -> String {
+        let mut made = String::new();
+        let mut rest = text;
+        while let Some(next) = rest.chars().next() {
+            let id = rest.get(..ID_CHARS).and_then(|part| Uuid::parse_str(part).ok());
+            let known = id.and_then(|id| {
+                let new = self.new.ids.iter().find(|(log, _)| *log == id).map(|(_, here)| *here);
+                self.pairs.here.get(&id).copied().or(new)
+            });
+            let taken = match known {
+                Some(here) => {
+                    made.push_str(&here.to_string());
+                    ID_CHARS
+                }
+                None => {
+                    made.push(next);
+                    next.len_utf8()
+                }
+            };
+            rest = rest.get(taken..).unwrap_or_default();
+        }
+        made
+    }
+
     fn value(&mut self, path: &mut Vec<String>, log: &Value, here: &Value) -> Result<(), Mismatch> {
         match (log, here) {
             (Value::Object(theirs), Value::Object(ours)) => {
-                let keys = theirs.keys().chain(ours.keys().filter(|key| !theirs.contains_key(*key)));
-                for key in keys {
+                // Facts about other pods are kept by their sessions.
+                let named =
+                    |key: &str| if key.len() == ID_CHARS { self.translated(key) } else { key.to_owned() };
+                let theirs: Vec<(String, &Value)> =
+                    theirs.iter().map(|(key, value)| (named(key), value)).collect();
+                let get = |key: &str| theirs.iter().find(|(name, _)| name == key).map(|(_, value)| *value);
+                let more = ours.keys().filter(|key| get(key.as_str()).is_none()).cloned();
+                let keys: Vec<String> = theirs.iter().map(|(key, _)| key.clone()).chain(more).collect();
+                for key in &keys {
                     if TIMES.contains(&key.as_str()) {
                         continue;
                     }
                     path.push(key.clone());
-                    match (theirs.get(key), ours.get(key)) {
+                    match (get(key), ours.get(key)) {
                         (Some(a), Some(b)) => self.value(path, a, b)?,
                         (a, b) => return Err(self.mismatch(path, a, b)),
                     }
@@ -155,7 +193,7 @@ impl<'a> Comparison<'a> {
             (Value::String(theirs), Value::String(ours)) if theirs != ours => {
                 let ids = (Uuid::parse_str(theirs), Uuid::parse_str(ours));
                 let paired = matches!(ids, (Ok(a), Ok(b)) if self.paired(a, b));
-                if paired || self.pairs.words.get(theirs) == Some(ours) {
+                if paired || self.pairs.words.get(theirs) == Some(ours) || self.translated(theirs) == *ours {
                     return Ok(());
                 }
                 if self.unknowable.is_some_and(|field| path.join(".") == field) {

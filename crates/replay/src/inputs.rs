@@ -6,7 +6,7 @@
 use minke_pod::{Changes, Order, RULES, Rewind, RewindScan, RunMode, ShutdownMode, Timer, What};
 use minke_record::{
     Actor, ActorKind, Answer, AskId, ConfigChanged, Decision, Dequeued, ErrorCode, GoalChange, Inbox, Invoke,
-    Kind, QueueId, QueueMode, QueuedInput, RunResult, StateChange, StateWord, Trigger, UserInput,
+    Kind, QueueId, QueueMode, QueuedInput, RunResult, SessionId, StateChange, StateWord, Trigger, UserInput,
 };
 
 use crate::ReplayError;
@@ -16,7 +16,7 @@ use crate::mind::{Feed, Mind};
 use crate::timeline::LogStep;
 
 /// Who gave an order that the log does not name.
-fn somebody() -> Actor {
+pub(crate) fn somebody() -> Actor {
     Actor::person("replay")
 }
 
@@ -61,7 +61,9 @@ impl Look<'_> {
     pub(crate) fn note_came(&self, step: LogStep<'_>, inbox: &Inbox) -> Result<Plan, ReplayError> {
         let order = match (&inbox.event, &inbox.message) {
             (Some(event), _) => {
-                Order::PodEvent { event: event.clone(), from: inbox.from.session, from_seq: inbox.from_seq }
+                let from = inbox.from.session.map(|session| SessionId(self.pairs.here(session.0)));
+                let order = Order::PodEvent { event: event.clone(), from, from_seq: inbox.from_seq };
+                return Ok(vec![ordered(Actor { session: from, ..inbox.from.clone() }, order)]);
             }
             (None, Some(message)) => {
                 Order::Notify { message: self.blobs.text(message, step.first.seq)?, auto_run: inbox.wake }
@@ -136,6 +138,9 @@ impl Look<'_> {
                     What::Timer(Timer::IdleExit).into()
                 }
                 (RunResult::Interrupted, _) => What::Signal.into(),
+                (RunResult::LimitReached, Some(why)) if why.contains("budget.wall_s") => {
+                    What::Timer(Timer::Wall).into()
+                }
                 (_, _) => ordered(somebody(), Order::Cancel { detail: e.reason.clone() }),
             }]),
             _ => None,

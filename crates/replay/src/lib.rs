@@ -19,6 +19,7 @@ mod causes;
 mod compare;
 mod hooked;
 mod inputs;
+mod kin;
 mod lives;
 mod mind;
 mod recipe;

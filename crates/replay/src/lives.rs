@@ -10,7 +10,7 @@ use minke_pod::{
 };
 use minke_policy::Tier;
 use minke_record::{
-    Actor, ActorKind, AskId, Kind, Opened, PodName, Route, SessionStart, StateWord, Text, ToolSpec,
+    Actor, ActorKind, AskId, Kind, Opened, PodEvent, PodName, Route, SessionStart, StateWord, Text, ToolSpec,
 };
 
 use crate::ReplayError;
@@ -158,8 +158,8 @@ impl<'l> Walk<'l> {
                 route,
                 no_route: told.unwrap_or_default().to_owned(),
                 fallbacks: self.look.timeline.fallbacks(step.at),
-                costs: Vec::new(),
-                socket: String::new(),
+                costs: self.look.costs(mind, step),
+                socket: self.socket(step),
                 fence: opened.fence.as_deref().and_then(|tier| tier.parse().ok()).unwrap_or(Tier::D),
                 own: opened.own.clone().unwrap_or_default(),
                 rules: rules.clone(),
@@ -189,6 +189,19 @@ impl<'l> Walk<'l> {
             tools.retain(|tool| given.iter().any(|offered| offered.name == tool.name));
         }
         tools
+    }
+
+    /// Where the pod was reached in this life, if a question of it says so.
+    fn socket(&self, step: LogStep<'l>) -> String {
+        let life = self.look.timeline.life_from(step.at);
+        let asked = life.iter().find_map(|entry| match &entry.kind {
+            Kind::Outbox(e) => match &e.event {
+                PodEvent::Asked { socket, .. } => Some(socket.clone()),
+                _ => None,
+            },
+            _ => None,
+        });
+        asked.unwrap_or_default()
     }
 
     /// The system prompt of this program. A pod whose name another one had was numbered, and the log does not say so;

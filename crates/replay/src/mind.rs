@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use minke_model::{Failure, ModelEvent, Prompt};
-use minke_pod::{Effect, HookPoint, HooksSaid, Input, Pod, State, Step, Timer, What};
+use minke_pod::{Effect, HookPoint, HooksSaid, Input, Pod, State, Step, Timer, TreeOrder, What};
 use minke_record::{Blob, BlobRef, CallId, Draft, Kind, Millis, Text};
 
 use crate::recorded::Heard;
@@ -279,7 +279,21 @@ impl Mind {
                     asked.retry = true;
                 }
             }
-            Effect::AskHooks { .. } | Effect::AddRule { .. } | Effect::Tree(_) => {}
+            Effect::Tree(order) => match order {
+                TreeOrder::Send { call_id, .. }
+                | TreeOrder::Read { call_id, .. }
+                | TreeOrder::Stop { call_id, .. }
+                | TreeOrder::List { call_id, .. }
+                | TreeOrder::Answer { call_id, .. } => drop(self.running.insert(call_id)),
+                TreeOrder::Spawn(spawning) => drop(self.running.insert(spawning.call_id)),
+                TreeOrder::Restore { call_id, .. } => self.running.extend(call_id),
+                TreeOrder::Watch { .. }
+                | TreeOrder::ReadReports { .. }
+                | TreeOrder::Report { .. }
+                | TreeOrder::GiveScope
+                | TreeOrder::TakeScope => {}
+            },
+            Effect::AskHooks { .. } | Effect::AddRule { .. } => {}
             Effect::Capture { .. } | Effect::SetTimer { .. } | Effect::ClearTimer { .. } | Effect::Exit => {}
         }
     }

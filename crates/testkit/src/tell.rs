@@ -462,7 +462,12 @@ impl<'a> Telling<'a> {
         if interrupted {
             // The model is told to go on where it stopped, which it is not in the unkilled telling.
             self.affected |= self.world.state().context.last().is_some_and(is_assistants);
-            self.world.order(Actor::person("story"), Order::Resume { detail: None })?;
+            let reply = self.world.order(Actor::person("story"), Order::Resume { detail: None })?;
+            // A budget that the death has used up lets nothing go on.
+            if matches!(self.world.replies.get(&reply), Some(Err(_))) {
+                self.affected = true;
+                return Ok(false);
+            }
         }
         Ok(interrupted)
     }

@@ -1,4 +1,5 @@
 # A wait costs nothing, ends with the event, and its report is not shown again.
+kills differ: a report that came while nobody lived is a note, not the end of a wait
 user > divide the work
 model > SpawnPod {"name":"a","write":"/project/a"}
 model > SpawnPod {"name":"b","write":"/project/b"}

@@ -1,0 +1,200 @@
+//! Other pods, as the log tells of them: which news led to entries about children and reports.
+//!
+//! Nothing is asked of any other pod: what it said is in the log, and what follows from it is the mind's own.
+
+use minke_pod::{CallEnd, Cost, Order, ShutdownMode, Stopped, Timer, TreeNews, What};
+use minke_record::{
+    CallId, Child, ChildEnd, ChildOutcome, ErrorCode, Item, Kind, OpenChild, Outcome, Parent, PodEvent,
+    ReadTo, SessionId, Spent, ToolResult,
+};
+
+use crate::ReplayError;
+use crate::calls::ordered;
+use crate::causes::{Look, Plan};
+use crate::inputs::somebody;
+use crate::mind::{Feed, Mind};
+use crate::timeline::{LogStep, result_of};
+
+impl<'l> Look<'l> {
+    fn session_here(&self, session: SessionId) -> SessionId {
+        SessionId(self.pairs.here(session.0))
+    }
+
+    /// How far a child was read, and what it had said.
+    pub(crate) fn read_child(&self, step: LogStep<'l>, read: &ReadTo) -> Result<Vec<Plan>, ReplayError> {
+        let Some(result) = result_in(step) else { return Ok(Vec::new()) };
+        let Some((call_id, ended)) = self.call_end(result, step)? else { return Ok(Vec::new()) };
+        let child = self.session_here(read.session);
+        let news = TreeNews::Read { call_id, child, to_seq: read.seq, ended };
+        Ok(vec![vec![tree(news)]])
+    }
+
+    /// A child that appears at the beginning of a step was adopted, restored for somebody, or its clone became known.
+    pub(crate) fn child_appeared(&self, mind: &Mind, step: LogStep<'l>, e: &Child) -> Vec<Plan> {
+        let session = self.session_here(e.session);
+        let mut plans = Vec::new();
+        if let Some(from) = e.adopted_from {
+            let known = OpenChild {
+                session,
+                name: e.name.clone(),
+                call_id: e.call_id.clone(),
+                scope: e.scope.clone(),
+                budget: e.budget,
+                adopted_from: None,
+                clone: e.clone.clone(),
+                ready: false,
+                ended: None,
+                lived: true,
+                spent: e.spent.unwrap_or_default(),
+                reported: None,
+                asks: Vec::new(),
+            };
+            plans.push(vec![tree(TreeNews::Adopted {
+                known: Box::new(known),
+                from: self.session_here(from),
+            })]);
+        }
+        let known = mind.pod.state().child(session);
+        if known.is_some_and(|child| child.ended.is_none()) {
+            plans.push(vec![self.lives(step, session, e.clone.clone())]);
+        }
+        let lender = e.adopted_from.map(|from| self.session_here(from)).unwrap_or(session);
+        let stopped = Stopped {
+            session,
+            name: e.name.clone(),
+            scope: e.scope.clone(),
+            parent: Parent { session: lender, call_id: e.call_id.clone() },
+            spent: e.spent.unwrap_or_default(),
+        };
+        plans.push(vec![ordered(somebody(), Order::RestorePod(Box::new(stopped)))]);
+        plans
+    }
+
+    /// A child ended, did not begin, or is its own parent's again.
+    pub(crate) fn child_ended(
+        &self,
+        mind: &Mind,
+        step: LogStep<'l>,
+        e: &ChildEnd,
+    ) -> Result<Vec<Plan>, ReplayError> {
+        let child = self.session_here(e.session);
+        let known = mind.pod.state().child(child);
+        Ok(match e.outcome {
+            ChildOutcome::FailedToStart => {
+                let result = result_in(step);
+                let message = match result {
+                    Some(result) => self.words(result, step)?,
+                    None => String::new(),
+                };
+                let invalid = result.is_some_and(|result| result.outcome == Outcome::Invalid);
+                let code = if invalid { ErrorCode::InvalidRequest } else { ErrorCode::Internal };
+                vec![vec![tree(TreeNews::NotSpawned { child, code, message })]]
+            }
+            ChildOutcome::Returned => {
+                let lender = known.and_then(|child| child.adopted_from);
+                lender.map(|lender| vec![self.lives(step, lender, None)]).into_iter().collect()
+            }
+            _ => {
+                let before = known.map(|child| child.spent).unwrap_or_default();
+                let spent: Spent = before.plus(&e.spent.unwrap_or_default());
+                vec![vec![tree(TreeNews::Ended { child, outcome: e.outcome.clone(), exit: e.exit, spent })]]
+            }
+        })
+    }
+
+    /// A child has said `ready`: where it can be reached stands in the report of the loan, or in the call's result.
+    fn lives(&self, step: LogStep<'l>, child: SessionId, clone: Option<minke_record::CloneOf>) -> Feed {
+        let told = step.find(|kind| match kind {
+            Kind::Outbox(e) => match &e.event {
+                PodEvent::ScopeSubDelegated { sub_socket, .. } => Some(sub_socket.clone()),
+                _ => None,
+            },
+            _ => None,
+        });
+        let content = result_in(step).and_then(|result| self.words(result, step).ok()).unwrap_or_default();
+        let line = |key: &str| content.lines().find_map(|line| line.strip_prefix(key)).map(ToOwned::to_owned);
+        let socket = told.or_else(|| line("socket: ")).unwrap_or_default();
+        let sent = line("state: ").filter(|state| state != "started" || was_sent(step));
+        tree(TreeNews::Spawned { child, socket, clone, sent })
+    }
+
+    /// A call about a child has ended because the child lives.
+    pub(crate) fn child_lives(&self, mind: &Mind, step: LogStep<'l>, result: &ToolResult) -> Option<Plan> {
+        let id = result_of(result)?;
+        let child = mind.pod.state().live_children().find(|child| child.call_id == *id)?;
+        (result.outcome == Outcome::Done).then(|| vec![self.lives(step, child.session, None)])
+    }
+
+    /// A report at the beginning of a step: the pod stops and says so, or a child lives and everybody above is told.
+    pub(crate) fn reported(&self, mind: &Mind, step: LogStep<'l>, event: &PodEvent) -> Vec<Plan> {
+        match event {
+            PodEvent::ShutDown { outcome, .. } if *outcome == Some(ChildOutcome::Slept) => {
+                vec![vec![What::Timer(Timer::IdleExit).into()]]
+            }
+            PodEvent::ShutDown { .. } => {
+                let shutdown = ordered(somebody(), Order::Shutdown { mode: ShutdownMode::Now });
+                vec![vec![shutdown], vec![What::Signal.into()]]
+            }
+            PodEvent::ScopeSubDelegated { sub_pod, .. } => {
+                let live = mind.pod.state().live_children();
+                let these = live.filter(|child| child.name.as_str() == sub_pod);
+                these.map(|child| vec![self.lives(step, child.session, None)]).collect()
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    /// The result of a call that waits for pods and whose time is over.
+    pub(crate) fn waited(&self, mind: &Mind, id: &CallId) -> Option<Plan> {
+        mind.pod.waits_for_pods(id).then(|| vec![What::Timer(Timer::WaitPods(0)).into()])
+    }
+
+    /// What was known of prices, as the segment keeps it.
+    pub(crate) fn costs(&self, mind: &Mind, step: LogStep<'l>) -> Vec<Cost> {
+        let here = step.segment().map(|segment| &segment.config);
+        let config = here.or_else(|| mind.pod.state().segment.as_ref().map(|segment| &segment.config));
+        let costs = config.and_then(|config| config.get(minke_pod::COSTS)).cloned();
+        costs.and_then(|costs| serde_json::from_value(costs).ok()).unwrap_or_default()
+    }
+
+    fn words(&self, result: &ToolResult, step: LogStep<'l>) -> Result<String, ReplayError> {
+        match &result.item {
+            Item::ToolResult { content: Some(content), .. } => self.blobs.text(content, step.first.seq),
+            Item::ToolResult { summary, .. } => Ok(summary.clone()),
+            _ => Ok(String::new()),
+        }
+    }
+
+    fn call_end(
+        &self,
+        result: &ToolResult,
+        step: LogStep<'l>,
+    ) -> Result<Option<(CallId, CallEnd)>, ReplayError> {
+        Ok(match self.ended(result, step.first)? {
+            Some(Feed::What(what)) => match *what {
+                What::CallEnded { call_id, ended } => Some((call_id, ended)),
+                _ => None,
+            },
+            _ => None,
+        })
+    }
+}
+
+fn tree(news: TreeNews) -> Feed {
+    What::Tree(Box::new(news)).into()
+}
+
+fn result_in(step: LogStep<'_>) -> Option<&ToolResult> {
+    step.entries.iter().find_map(|entry| match &entry.kind {
+        Kind::ToolResult(result) => Some(result),
+        _ => None,
+    })
+}
+
+/// The call that started the child brought it a message.
+fn was_sent(step: LogStep<'_>) -> bool {
+    result_in(step).is_some_and(|result| match &result.item {
+        Item::ToolResult { summary, .. } => summary.contains("was started again"),
+        _ => false,
+    })
+}

@@ -1,0 +1,15 @@
+# A child that dies is a note to its parent's agent; a message wakes it again.
+user > divide the work
+model > SpawnPod {"name":"a","write":"/project/a"}
+model > I wait.
+pod a > spends 100
+pod a > crashes
+log … child_end(crashed) inbox invoke(pod_event)
+children: a crashed
+model > SendToPod {"name":"a","message":"go on"}
+log … tool_dispatch(SendToPod) child(a) tool_result(done)
+children: a lives
+model > It lives again.
+pod a > ends
+model > Good.
+pod is idle

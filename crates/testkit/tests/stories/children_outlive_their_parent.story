@@ -1,0 +1,19 @@
+# What children did while their parent was dead is heard once when it is back.
+user > divide the work
+model > SpawnPod {"name":"a","write":"/project/a"}
+model > SpawnPod {"name":"b","write":"/project/b"}
+model > I wait.
+pod is idle
+signal
+pod is gone
+pod a > ends
+pod b > spends 7
+pod b > crashes
+boot
+children: a lives, b crashed
+pod is running
+model > One is heard.
+pod is running
+model > Both are heard.
+pod is idle
+notes: 0

@@ -1,0 +1,11 @@
+# When the time is over the run ends, whatever it waits for.
+kills differ: a run that was interrupted is not resumed when its time is over
+with budget {"wall_s":100}
+user > divide the work
+model > SpawnPod {"name":"a","write":"/project/a"}
+model > WaitPods {"names":["a"],"timeout_s":600}
+clock + 101 s
+log … tool_result(cancelled) turn_end(cancelled) run_completed(limit_reached)
+pod is idle
+user > more
+reply < refused budget_exceeded
