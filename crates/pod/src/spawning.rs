@@ -7,12 +7,13 @@
 use minke_manifest::profiles;
 use minke_policy::Level;
 use minke_record::{
-    Budget, CallId, Child, OpenChild, Permission, Scope, ScopeRule, SessionId, SpawnPod, Spent,
+    Budget, CallId, Child, Ids, Millis, OpenChild, Permission, Scope, ScopeRule, SessionId, SpawnPod, Spent,
 };
 use serde_json::Value;
 
 use crate::ReplyTo;
 use crate::children::invalid;
+use crate::digest::digest;
 use crate::input::Stopped;
 use crate::pod::{Making, Pod};
 use crate::step::{Effect, Refusal};
@@ -112,7 +113,7 @@ impl Pod {
         };
         let Plan { scope, cwd, manifest, budget } = plan;
         let Some(about) = self.state.facts.about.clone() else { return };
-        let session = SessionId(m.ids.next_uuid());
+        let session = session_of(m.now, about.session, id);
         let (name, wait) = (spawn.name.clone(), spawn.wait);
         self.note(
             m,
@@ -226,6 +227,13 @@ impl Pod {
         self.life.restoring = others;
         these.into_iter().map(|(_, reply)| reply).collect()
     }
+}
+
+/// The session of a child follows from the call that makes it: a replay makes the same one.
+fn session_of(now: Millis, parent: SessionId, id: &CallId) -> SessionId {
+    let digest = digest("child", &id.0.clone().into(), &parent.to_string(), None);
+    let seed = digest.get(..16).and_then(|hex| u64::from_str_radix(hex, 16).ok()).unwrap_or_default();
+    SessionId(Ids::new(now, seed).next_uuid())
 }
 
 /// A pod below this one that it did not know.

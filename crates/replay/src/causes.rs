@@ -60,6 +60,12 @@ impl<'l> Look<'l> {
         if step.ends_run() {
             unseen.push(self.late_guests(mind, step)?.into_iter().chain([self.after_run()]).collect());
         }
+        // A child whose call waits for it, too, says nothing in the log when it begins to live.
+        for child in mind.pod.state().live_children().filter(|child| mind.running.contains(&child.call_id)) {
+            let (child, socket) = (child.session, String::new());
+            let lives = TreeNews::Spawned { child, socket, clone: None, sent: None };
+            unseen.push(vec![What::Tree(Box::new(lives)).into()]);
+        }
         if !mind.checking.is_empty() {
             // The file showed that the call had not happened, and it was run again.
             unseen.push(mind.checking.iter().map(|id| file_checked(id, FileFound::Before)).collect());

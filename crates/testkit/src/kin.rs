@@ -160,6 +160,9 @@ impl Kin {
         let found = self.pods.iter_mut().rev().find(|(_, pod)| pod.name == name);
         let Some((session, pod)) = found else { return Err(format!("there is no pod `{name}`")) };
         let session = *session;
+        if pod.gone.is_some() {
+            return Ok(Vec::new()); // the dead do nothing
+        }
         let (word, rest) = what.split_once(' ').unwrap_or((what, ""));
         let pod_name = name.to_owned();
         let event = match word {
