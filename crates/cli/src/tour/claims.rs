@@ -1,7 +1,8 @@
 //! What the tour claims, each held against logs, files, scope table and kernel after everything has ended.
 //!
 //! Here: the claims. Elsewhere: what was seen while it happened (`guide`), telling them (`closing`).
-//! Invariant: a claim rests on something that the guide did not say itself (`a_tour_that_lies_fails`).
+//! Invariant: a claim rests on something that the guide did not say itself
+//! (`nothing_is_claimed_without_evidence`).
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -17,6 +18,8 @@ use super::logs::{Logs, ends_with, errno, exit_of, is_escape, lives, results};
 use super::place::{AFTERWARDS, FILES, FORBIDDEN, Place, TARGET, sha256};
 use crate::failure::{Exit, Failure};
 
+/// How shells and `child_end` write an end by signal 9; only a parent learns it, from the kernel.
+const EXIT_OF_SIGNAL_9: i32 = 128 + 9;
 /// What a dead pod held is back this soon.
 const SCOPE_BACK_MS: u64 = 2_000;
 
@@ -181,14 +184,22 @@ impl Judge<'_> {
             Kind::ChildEnd(end) if end.session == killed.session => Some(end),
             _ => None,
         });
-        let crashed = seen.is_some_and(|end| end.outcome == ChildOutcome::Crashed);
+        let crashed = seen
+            .is_some_and(|end| end.outcome == ChildOutcome::Crashed && end.exit == Some(EXIT_OF_SIGNAL_9));
         let commands = !self.place.tier.holds() || !killed.processes.is_empty();
         let held = by && ended.is_none() && crashed && commands;
         let evidence = format!(
             "process {} of {} got signal 9 in the middle of its run; its parent saw: {}",
             killed.pid,
             killed.name,
-            seen.map_or_else(|| "nothing".to_owned(), |end| end.outcome.to_string()),
+            seen.map_or_else(
+                || "nothing".to_owned(),
+                |end| format!(
+                    "{}, exit status {}",
+                    end.outcome,
+                    end.exit.map_or_else(|| "unknown".to_owned(), |code| code.to_string())
+                )
+            ),
         );
         Claim { name, held, evidence }
     }
@@ -209,7 +220,7 @@ impl Judge<'_> {
         let held = killed.gone_ms <= SCOPE_BACK_MS && left.is_empty();
         let evidence = match left.as_slice() {
             [] => format!(
-                "after {} ms, with the {} processes of its command",
+                "after {} ms; of its command {} process was there and none is left",
                 killed.gone_ms,
                 killed.processes.len()
             ),
@@ -307,5 +318,36 @@ impl Judge<'_> {
             alive.len(),
         );
         Ok(Claim { name: "nothing_is_left", held, evidence })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use minke_policy::Tier;
+    use minke_registry::{Paths, Surroundings};
+    use minke_session::{FileStore, RealDisk};
+
+    use super::*;
+
+    #[test]
+    fn nothing_is_claimed_without_evidence() {
+        let dir = tempfile::tempdir().unwrap();
+        let env = [("MINKE_HOME".into(), dir.path().join("home").into())].into();
+        let paths = Paths::find(&Surroundings { env, uid: rustix::process::getuid().as_raw() }).unwrap();
+        paths.create().unwrap();
+        let store = Arc::new(FileStore::new(Arc::new(RealDisk), paths.sessions()));
+        let home = Home { paths, store };
+        for tier in [Tier::A, Tier::D] {
+            let place = Place::lay(dir.path(), tier).unwrap();
+            let root = SessionId(crate::around::ids().next_uuid());
+            let witness = Witness { root, lives: Vec::new(), killed: None, target_after: None, exit: None };
+            let logs = Logs { sessions: Vec::new() };
+            let judge = Judge { witness: &witness, home: &home, place: &place, logs: &logs };
+            for claim in judge.all(&[]).unwrap() {
+                assert!(!claim.held, "{claim:?}");
+            }
+        }
     }
 }

@@ -6,6 +6,7 @@ use std::fs;
 
 use minke_client::Home;
 use minke_pod::State;
+use minke_record::Kind;
 use serde_json::json;
 
 use super::claims::{Claim, Judge};
@@ -104,14 +105,17 @@ async fn tree(logs: &Logs, teller: &mut Teller) -> Result<(), Failure> {
         let usage = &state.facts.usage;
         let name = state.facts.name.as_ref().map(ToString::to_string).unwrap_or_default();
         let parent = about.parent.as_ref().map(|parent| parent.session);
-        let result = state.facts.last.as_ref().map(|last| json!(last));
+        let last = entries.iter().rev().find_map(|entry| match &entry.kind {
+            Kind::RunCompleted(end) => Some(&end.result),
+            _ => None,
+        });
         pods.push(json!({
             "pod": name,
             "session": id(*session),
             "parent": parent.map(id),
             "usage": usage,
             "below": state.facts.children_spent,
-            "last_run": result,
+            "last_result": last,
         }));
         let branch = if parent.is_some() { "├─ " } else { "" };
         lines.push(format!(

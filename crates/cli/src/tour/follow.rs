@@ -31,8 +31,8 @@ pub(super) struct Heard {
 
 #[derive(Debug)]
 pub(super) enum News {
-    /// Its pod answers.
-    Lives,
+    /// Its pod, this process, answers: for the first time, or once more while it stops.
+    Lives(u32),
     Entry(Box<Entry>),
 }
 
@@ -80,7 +80,8 @@ async fn listen(
     let mut since: Option<Position> = None;
     loop {
         let look = Runtime::new(&home.paths).look()?;
-        let Some(socket) = look.by_session(session).map(|live| live.row.socket.clone()) else {
+        let found = look.by_session(session).map(|live| (live.row.socket.clone(), live.row.pid));
+        let Some((socket, pid)) = found else {
             tokio::time::sleep(LOOK_RETRY).await;
             continue;
         };
@@ -94,7 +95,7 @@ async fn listen(
             Err(e) => return Err(e.into()),
         };
         let heard = |news| Ok(Heard { session, name: name.clone(), news });
-        if tx.send(heard(News::Lives)).await.is_err() {
+        if tx.send(heard(News::Lives(pid))).await.is_err() {
             return Ok(());
         }
         loop {

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use minke_client::{Connection, Home, Launched, launch};
 use minke_exec::fence::Helper;
 use minke_exec::probe::known_tier_in;
-use minke_protocol::{Method, Nothing, Shutdown, ShutdownMode, Subscribe};
+use minke_protocol::{Method, Nothing, Run, RunMode, Shutdown, ShutdownMode, Subscribe};
 use minke_record::{
     CallId, ChildEnd, Entry, InputSegment, Item, Kind, PodName, Scope, SessionId, ToolResult,
 };
@@ -26,6 +26,11 @@ use crate::around::{Surroundings, ids, introduction};
 use crate::create::{NewPod, create};
 use crate::failure::{Exit, Failure};
 
+/// What the person says when the first pod asks.
+const ANSWER: &str = "Yes, and run all tests once more.";
+/// The runs of the first pod, and the lives that there are before its second one: one pod lives twice.
+const RUNS: u32 = 2;
+const LIVES: usize = 4;
 /// The pod that is killed, and the request whose answer it does not live to see where no command can be run.
 const VICTIM: &str = "weight";
 const VICTIMS_LAST_REQUEST: u64 = 2;
@@ -94,8 +99,13 @@ struct Guide<'a> {
     place: &'a Place,
     teller: Teller,
     follow: Follow,
-    wishes: BTreeMap<CallId, Wish>,
+    /// By whose they are: two pods may give their calls the same ids.
+    wishes: BTreeMap<(SessionId, CallId), Wish>,
     witness: Witness,
+    /// How many runs of the first pod have ended.
+    ended: u32,
+    /// The person has answered the first one.
+    answered: bool,
 }
 
 pub(super) async fn run(dir: &Path, around: &Surroundings, mut teller: Teller) -> Result<Exit, Failure> {
@@ -107,7 +117,16 @@ pub(super) async fn run(dir: &Path, around: &Surroundings, mut teller: Teller) -
     let witness = Witness { root: session, lives: Vec::new(), killed: None, target_after: None, exit: None };
     let mut follow = Follow::new(&home);
     follow.session(session, &launched.ready.name);
-    let mut guide = Guide { home: &home, place: &place, teller, follow, wishes: BTreeMap::new(), witness };
+    let mut guide = Guide {
+        home: &home,
+        place: &place,
+        teller,
+        follow,
+        wishes: BTreeMap::new(),
+        witness,
+        ended: 0,
+        answered: false,
+    };
     let watched = tokio::time::timeout(TOUR_WAIT, guide.watch()).await;
     watched.unwrap_or_else(|_| {
         Err(Failure::new(Exit::Failed, "the tour has not come to its end")
@@ -193,24 +212,41 @@ impl Guide<'_> {
                 heard.unwrap_or_else(|| Err(Failure::new(Exit::Failed, "nobody is listened to any more")))?;
             let Heard { session, name, news } = heard;
             match news {
-                News::Lives => self.lives(session, &name).await?,
-                News::Entry(entry) => {
-                    if self.hear(&Line { session, name, entry: *entry }).await? {
-                        return Ok(());
-                    }
-                }
+                News::Lives(pid) if self.witness.lives.iter().any(|life| life.row.pid == pid) => {}
+                News::Lives(_) => self.lives(session, &name).await?,
+                News::Entry(entry) => self.hear(&Line { session, name, entry: *entry }).await?,
+            }
+            if self.ended == RUNS {
+                return Ok(());
+            }
+            // Everybody who was told of still lives; from here on they are stopped.
+            if self.ended == 1 && self.witness.lives.len() == LIVES && !self.answered {
+                self.answered = true;
+                self.answer().await?;
             }
         }
     }
 
-    /// Whether this was the end.
-    async fn hear(&mut self, heard: &Line) -> Result<bool, Failure> {
+    /// The person's second word.
+    async fn answer(&mut self) -> Result<(), Failure> {
+        let look = Runtime::new(&self.home.paths).look()?;
+        let gone = || Failure::new(Exit::Failed, "the first pod is gone");
+        let socket =
+            look.by_session(self.witness.root).map(|live| live.row.socket.clone()).ok_or_else(gone)?;
+        let mut connection = Connection::open(&socket, Subscribe::None, None, introduction()).await?;
+        let input = vec![InputSegment::text(ANSWER.to_owned())];
+        let run = Run { input, mode: RunMode::Queue, op_id: Some(ids().next_uuid().to_string()) };
+        connection.ask::<Value>(Method::Run(run), STOP_WAIT).await??;
+        self.teller.say("said", json!({ "text": ANSWER }), &format!("{:<9}> {ANSWER}", "")).await
+    }
+
+    async fn hear(&mut self, heard: &Line) -> Result<(), Failure> {
         if self.teller.watch {
             self.show(heard).await?;
         }
         let root = heard.session == self.witness.root;
         match &heard.entry.kind {
-            Kind::AssistantItem(item) => self.wish(&item.item),
+            Kind::AssistantItem(item) => self.wish(heard.session, &item.item),
             Kind::Child(child) => self.follow.session(child.session, &child.name),
             Kind::ToolDispatch(dispatch) => {
                 let long = dispatch.action.command.as_ref().is_some_and(|line| line.contains(LONG_TEST));
@@ -230,8 +266,8 @@ impl Guide<'_> {
             Kind::RunCompleted(end) => {
                 let facts = json!({ "pod": heard.name, "session": id(heard.session), "seq": heard.entry.seq, "run": heard.entry.run, "result": end.result });
                 let line = format!("{}run {}", column(&heard.name), end.result);
+                self.ended += u32::from(root);
                 self.teller.say("run", facts, &line).await?;
-                return Ok(root);
             }
             Kind::RunErrored(error) => {
                 return Err(Failure::new(Exit::Failed, format!("a run of `{}` failed", heard.name))
@@ -240,7 +276,7 @@ impl Guide<'_> {
             }
             _ => {}
         }
-        Ok(false)
+        Ok(())
     }
 
     async fn show(&mut self, heard: &Line) -> Result<(), Failure> {
@@ -251,10 +287,10 @@ impl Guide<'_> {
         self.teller.say("entry", facts, &line).await
     }
 
-    fn wish(&mut self, item: &Item) {
+    fn wish(&mut self, session: SessionId, item: &Item) {
         if let Item::ToolCall { call_id, name, arguments } = item {
             let args = arguments.here().and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default();
-            self.wishes.insert(call_id.clone(), Wish { tool: name.clone(), args });
+            self.wishes.insert((session, call_id.clone()), Wish { tool: name.clone(), args });
         }
     }
 
@@ -262,11 +298,9 @@ impl Guide<'_> {
     async fn lives(&mut self, session: SessionId, name: &PodName) -> Result<(), Failure> {
         let look = Runtime::new(&self.home.paths).look()?;
         let row = look.by_session(session).map(|live| live.row.clone()).ok_or_else(|| {
-            Failure::new(Exit::Failed, format!("`{name}` lives and is not in the scope table"))
+            let failure = Failure::new(Exit::Failed, format!("`{name}` lives and is not in the scope table"));
+            look.problems.iter().fold(failure, Failure::why)
         })?;
-        if self.witness.lives.iter().any(|life| life.row.pid == row.pid) {
-            return Ok(());
-        }
         let opened = logs::last_opened(self.home, session)?.ok_or_else(|| {
             Failure::new(Exit::Failed, format!("`{name}` lives and has not said so in its log"))
         })?;
@@ -300,7 +334,7 @@ impl Guide<'_> {
         let Item::ToolResult { call_id, summary, content, is_error, .. } = &result.item else {
             return Ok(());
         };
-        let Some(wish) = self.wishes.get(call_id) else { return Ok(()) };
+        let Some(wish) = self.wishes.get(&(heard.session, call_id.clone())) else { return Ok(()) };
         let said = content.as_ref().map(|text| text.show().into_owned()).unwrap_or_default();
         let (exit, command) = (logs::exit_of(summary), text_of(&wish.args, "command"));
         let mut facts = json!({
@@ -309,6 +343,7 @@ impl Guide<'_> {
             "seq": heard.entry.seq,
             "tool": wish.tool,
             "command": command,
+            "about": about(&wish.args),
             "outcome": result.outcome,
             "exit": exit,
             "error": is_error,
@@ -341,8 +376,7 @@ impl Guide<'_> {
     ) -> String {
         let column = column(name);
         let Some(command) = text_of(&wish.args, "command") else {
-            let about = ["file_path", "name"].iter().find_map(|key| text_of(&wish.args, key));
-            let about = about.map(|about| format!(" {about}")).unwrap_or_default();
+            let about = about(&wish.args).map(|about| format!(" {about}")).unwrap_or_default();
             let line = format!("{column}{}{about}: {}, {summary}", wish.tool, result.outcome);
             return self.place.short(&line);
         };
@@ -386,7 +420,7 @@ impl Guide<'_> {
             json!({ "pod": heard.name, "session": id(heard.session), "pid": pid, "processes": processes });
         let line = match processes.len() {
             0 => format!("{}waits for the model", column(&heard.name)),
-            n => format!("{}runs a long test, in {n} processes: {}", column(&heard.name), list(&processes)),
+            _ => format!("{}runs a test without an end: process {}", column(&heard.name), list(&processes)),
         };
         self.teller.say("busy", facts, &line).await?;
         let begun = Instant::now();
@@ -395,7 +429,8 @@ impl Guide<'_> {
         self.teller.say("killed", facts, &format!("{:<9}kill -9 {pid}", "")).await?;
         let mut problem = None;
         let clear = || {
-            let left = runtime.look().map(|look| look.live.iter().any(|live| live.row.pid == pid));
+            // Its row stays until its fences are gone, too.
+            let left = runtime.table().map(|table| table.pods.iter().any(|row| row.pid == pid));
             problem = left.as_ref().err().map(ToString::to_string);
             matches!(left, Ok(false)) && !kernel::runs(pid) && !processes.iter().any(|pid| kernel::runs(*pid))
         };
@@ -408,9 +443,9 @@ impl Guide<'_> {
         let gone_ms = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX);
         let facts = json!({ "pod": heard.name, "session": id(heard.session), "pid": pid, "processes": processes, "gone_ms": gone_ms });
         let line = format!(
-            "{:<9}after {gone_ms} ms the process, its {} commands and its loan are gone; its log is not",
+            "{:<9}after {gone_ms} ms its process{} and its loan are gone; its log is not",
             "",
-            processes.len()
+            if processes.is_empty() { "" } else { ", its command" },
         );
         let (session, name) = (heard.session, heard.name.clone());
         self.witness.killed = Some(Killed { session, name, pid, processes, gone_ms });
@@ -453,6 +488,11 @@ fn words(code: Option<i32>) -> String {
 
 fn list(pids: &[u32]) -> String {
     pids.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+}
+
+/// The file or the pod that a call is about.
+fn about(args: &Value) -> Option<String> {
+    ["file_path", "name"].iter().find_map(|key| text_of(args, key))
 }
 
 fn text_of(args: &Value, key: &str) -> Option<String> {

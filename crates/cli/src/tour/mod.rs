@@ -46,7 +46,15 @@ pub(crate) async fn run(tour: Tour, around: &Surroundings, screen: &Screen) -> R
         None => outside::run(&tour, around, screen).await,
         Some(dir) => {
             let teller = teller::Teller::new(*screen, tour.step, tour.watch)?;
-            guide::run(dir, around, teller).await
+            let done = guide::run(dir, around, teller).await;
+            match done {
+                // Perhaps the first process is gone, and nobody else would clear away.
+                Err(failure) => {
+                    outside::clear(dir, around, tour.keep)?;
+                    Err(failure)
+                }
+                Ok(exit) => Ok(exit),
+            }
         }
     }
 }

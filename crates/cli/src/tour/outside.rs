@@ -95,8 +95,13 @@ fn command(tour: &Tour, dir: &Path, screen: &Screen) -> Result<Command, Failure>
     };
     let mut command = Command::new(binary);
     command.arg("tour").arg("--inside").arg(dir);
-    let flags =
-        [("--watch", tour.watch), ("--step", tour.step), ("--json", screen.json), ("--quiet", screen.quiet)];
+    let flags = [
+        ("--watch", tour.watch),
+        ("--step", tour.step),
+        ("--keep", tour.keep),
+        ("--json", screen.json),
+        ("--quiet", screen.quiet),
+    ];
     command.args(flags.iter().filter(|(_, on)| *on).map(|(flag, _)| flag));
     command.env_clear();
     for name in PASSED {
@@ -110,7 +115,7 @@ fn command(tour: &Tour, dir: &Path, screen: &Screen) -> Result<Command, Failure>
 }
 
 /// Ends every pod of the tour that still lives, and removes the directory.
-fn clear(dir: &Path, around: &Surroundings, keep: bool) -> Result<(), Failure> {
+pub(super) fn clear(dir: &Path, around: &Surroundings, keep: bool) -> Result<(), Failure> {
     let mut user = around.user.clone();
     user.env.insert("MINKE_HOME".into(), dir.join("home").into());
     let paths = Paths::find(&user)?;
@@ -120,7 +125,11 @@ fn clear(dir: &Path, around: &Surroundings, keep: bool) -> Result<(), Failure> {
     if keep {
         return Ok(());
     }
-    fs::remove_dir_all(dir).map_err(|e| {
+    let removed = match fs::remove_dir_all(dir) {
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(()),
+        other => other,
+    };
+    removed.map_err(|e| {
         Failure::new(Exit::Storage, format!("cannot remove {}", dir.display()))
             .why(e)
             .hint("remove it by hand")

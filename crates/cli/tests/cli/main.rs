@@ -26,6 +26,7 @@ mod repository;
 mod secrets;
 mod secrets_everywhere;
 mod task;
+mod tour;
 mod tree_face;
 mod trouble;
 mod trust;
