@@ -268,7 +268,7 @@ impl Pod {
         let name = child.name.clone();
         let end = ChildEnd { session, name, outcome: outcome.clone(), exit, spent: Some(spent) };
         self.note(m, end);
-        let since = self.state.facts.heard.get(&session).map_or(0, |heard| heard.saturating_add(1));
+        let since = self.state.facts.heard.get(&session).copied().unwrap_or(0);
         m.effect(Effect::Tree(TreeOrder::ReadReports { child: session, since }));
         let stopped = self.life.stops.remove(&session);
         if outcome == ChildOutcome::Crashed && stopped.is_none() {
@@ -324,7 +324,7 @@ impl Pod {
     fn watch_child(&mut self, m: &mut Making, session: SessionId, name: PodName) {
         self.life.watching.insert(session);
         m.effect(Effect::Tree(TreeOrder::Watch { child: session, name }));
-        let since = self.state.facts.heard.get(&session).map_or(0, |heard| heard.saturating_add(1));
+        let since = self.state.facts.heard.get(&session).copied().unwrap_or(0);
         m.effect(Effect::Tree(TreeOrder::ReadReports { child: session, since }));
     }
 
@@ -335,7 +335,7 @@ impl Pod {
             self.watch_child(m, child.session, child.name.clone());
         }
         for child in all.iter().rev().filter(|child| child.ended.is_some()).take(ENDED_LOOKED_AT) {
-            let since = self.state.facts.heard.get(&child.session).map_or(0, |heard| heard.saturating_add(1));
+            let since = self.state.facts.heard.get(&child.session).copied().unwrap_or(0);
             m.effect(Effect::Tree(TreeOrder::ReadReports { child: child.session, since }));
         }
     }

@@ -113,7 +113,7 @@ impl Kin {
             },
             TreeOrder::ReadReports { child, since } => {
                 let reports = self.pods.get(&child).map(|pod| pod.reports.as_slice()).unwrap_or_default();
-                let numbered = (1..).zip(reports).filter(|(number, _)| *number >= since);
+                let numbered = (1..).zip(reports).filter(|(number, _)| *number > since);
                 numbered.map(|(number, event)| report(child, number, event)).collect()
             }
             TreeOrder::Report { seq, event, .. } => {

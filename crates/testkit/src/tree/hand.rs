@@ -14,7 +14,7 @@ use minke_registry::Loan;
 use super::log::Session;
 use super::saga::Start;
 use super::wire::Exchange;
-use super::{Flaw, Key, Tree};
+use super::{Flaw, Key, Minds, Tree};
 
 /// How long a child may take for each step of being stopped.
 const STOP_MS: Millis = 5_000;
@@ -129,7 +129,18 @@ impl Tree {
                 harder: 0,
                 since: now,
             }),
-            TreeOrder::Watch { child, name } => Errand::Watch(Watching { child, name, known: false }),
+            TreeOrder::Watch { child, name } => {
+                let errands = self.processes.get_mut(&key).map(|process| &mut process.errands);
+                let watched = errands.into_iter().flatten().find_map(|errand| match errand {
+                    Errand::Watch(watch) if watch.child == child => Some(watch),
+                    _ => None,
+                });
+                if let Some(watch) = watched {
+                    watch.known = false;
+                    return Ok(());
+                }
+                Errand::Watch(Watching { child, name, known: false })
+            }
             TreeOrder::Report { seq, to, event } => {
                 Errand::Report(Reporting { seq, to, event, exchange: Exchange::default() })
             }
@@ -289,7 +300,8 @@ impl Tree {
         let state = log.state();
         let outcome = if log_says_stopped(state) { ChildOutcome::Stopped } else { ChildOutcome::Crashed };
         self.tell(key, TreeNews::Ended { child, outcome, exit: None, spent });
-        self.read_reports(key, child, 0)
+        // The product's minds order it themselves.
+        if self.minds == Minds::StandIn { self.read_reports(key, child, 0) } else { Ok(()) }
     }
 
     /// What a session has spent, with children whose end it did not live to note. Those that live have their own part.

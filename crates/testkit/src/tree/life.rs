@@ -14,7 +14,7 @@ use minke_record::{CallId, Millis, PodName, Scope, SessionId};
 use super::hand::Errand;
 use super::mind::Mind;
 use super::wire::Letter;
-use super::{Flaw, Key, Tree, agent};
+use super::{Flaw, Key, Minds, Tree, agent};
 
 /// How long a pod that lets go may take to send its last reports.
 const FLUSH_MS: Millis = 2_000;
@@ -221,7 +221,10 @@ impl Tree {
             Effect::ClearTimer { timer } => {
                 life.timers.remove(&timer);
             }
-            Effect::Exit => process.leaves = Some(now + FLUSH_MS),
+            // The product's minds have waited for their reports themselves.
+            Effect::Exit => {
+                process.leaves = Some(if self.minds == Minds::StandIn { now + FLUSH_MS } else { now });
+            }
         }
         Ok(())
     }

@@ -30,10 +30,11 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use minke_model::{Failure, FailureKind, TokenUsage};
 use minke_pod::{
-    CallEnd, Moment, NewSession, Order, Request, RunMode, ShutdownMode, Timer, What, new_session,
+    CallEnd, Moment, NewSession, Order, Request, RunMode, ShutdownMode, Stopped, Timer, What, new_session,
 };
 use minke_record::{
-    Actor, Budget, Decision, InputSegment, Kind, Permission, PodName, Scope, ScopeRule, SessionId,
+    Actor, AskId, AskKind, Budget, Decision, InputSegment, Kind, Permission, PodName, Scope, ScopeRule,
+    SessionId,
 };
 use minke_registry::{RegistryError, TableLimits};
 use uuid::Uuid;
@@ -491,6 +492,11 @@ impl Tree {
             .map(|(id, _)| *id)
             .collect();
         let Some(id) = self.chance.pick(&asleep).copied() else { return Ok(()) };
+        let above = self.ancestors(id).into_iter().find_map(|above| self.process_of(above));
+        if let Some(key) = above.filter(|key| self.minds == Minds::Product && self.processes[key].is_ready())
+        {
+            return self.wakes_through(key, id);
+        }
         if !self.is_counted(id) {
             return Ok(());
         }
@@ -500,12 +506,29 @@ impl Tree {
         Ok(())
     }
 
-    /// Whether what the session may still spend is held by those above it. A child whose end its parent has noted has
-    /// given it back: nobody but a living ancestor may start it with a budget again.
+    /// The nearest living ancestor is asked to start a child again.
+    fn wakes_through(&mut self, key: Key, id: SessionId) -> Result<(), String> {
+        let Some(log) = self.sessions.get_mut(&id) else { return Ok(()) };
+        let state = log.state();
+        let Some(about) = state.facts.about.clone() else { return Ok(()) };
+        let Some(parent) = about.parent else { return Ok(()) };
+        let (scope, spent) = (about.scope, state.spent());
+        let stopped = Stopped { session: id, name: self.name_of(id), scope, parent, spent };
+        self.met("a child was woken through its ancestor");
+        self.tells(key, Order::RestorePod(Box::new(stopped)))
+    }
+
+    /// Whether what the session may still spend is held for it by those above it. A child whose end its parent has noted
+    /// has given it back, and one that was about to be started again may not know its new part yet: nobody but a living
+    /// ancestor may start those.
     fn is_counted(&mut self, session: SessionId) -> bool {
         let Some(parent) = self.parent_of(session) else { return true };
+        let granted = self.sessions.get_mut(&session).and_then(|log| log.state().granted().tokens);
         let Some(log) = self.sessions.get_mut(&parent) else { return false };
-        log.state().live_children().any(|child| child.session == session) && self.is_counted(parent)
+        let known = log.state().live_children().find(|child| child.session == session);
+        let held =
+            known.map(|child| child.budget.and_then(|b| b.tokens).map(|part| part + child.spent.tokens));
+        held == Some(granted) && self.is_counted(parent)
     }
 
     fn says_something(&mut self) -> Result<(), String> {
@@ -524,10 +547,13 @@ impl Tree {
     fn answers(&mut self) -> Result<(), String> {
         let Some(key) = self.somebody().filter(|key| self.processes[key].is_ready()) else { return Ok(()) };
         let Some(life) = &self.processes[&key].life else { return Ok(()) };
-        let Some(ask) = life.mind.state().facts.asks.first().map(|ask| ask.id) else { return Ok(()) };
+        let Some(ask) = life.mind.state().facts.asks.first() else { return Ok(()) };
+        let (ask, question) = (ask.id, ask.ask == AskKind::Question);
         self.met("a person answered");
-        let decision = if self.chance.one_in(4) { Decision::Denied } else { Decision::Approved };
-        self.tells(key, Order::Answer { ask, decision, note: None })
+        if self.chance.one_in(4) {
+            return self.tells(key, Order::Answer { ask, decision: Decision::Denied, note: None });
+        }
+        self.tells(key, answer(ask, question))
     }
 
     fn kill(&mut self) -> Result<(), String> {
@@ -646,4 +672,10 @@ impl Tree {
             _ => PodName::from_any("nobody"),
         }
     }
+}
+
+/// What a person says to a question so that the run goes on.
+fn answer(ask: AskId, question: bool) -> Order {
+    let decision = if question { Decision::Answered } else { Decision::Approved };
+    Order::Answer { ask, decision, note: question.then(|| "that one".to_owned()) }
 }

@@ -1,7 +1,7 @@
 //! When the faults have stopped: everything comes to rest within bounded steps, and is looked at.
 
 use minke_pod::{Order, What};
-use minke_record::{Decision, Millis, SessionId};
+use minke_record::{AskKind, Millis, SessionId};
 
 use super::{Key, Minds, Tree};
 
@@ -55,7 +55,7 @@ impl Tree {
             while !self.machine.fences.is_empty() {
                 self.a_command_ends()?;
             }
-            self.machine.now += 1_000;
+            self.machine.now += 5_000;
             self.machine.reclaim();
             self.scopes_changed = true;
             self.check()?;
@@ -134,7 +134,7 @@ impl Tree {
         let Some(life) = &process.life else { return Ok(()) };
         let state = life.mind.state();
         if let Some(ask) = state.facts.asks.first() {
-            let order = Order::Answer { ask: ask.id, decision: Decision::Approved, note: None };
+            let order = super::answer(ask.id, ask.ask == AskKind::Question);
             return self.tells(key, order);
         }
         if self.minds == Minds::Product && state.resumable().is_some() && state.facts.run.is_none() {
@@ -243,6 +243,9 @@ impl Tree {
             let key = self.launch(session, name, None);
             for _ in 0..ROUNDS {
                 self.round(key)?;
+                while !self.machine.fences.is_empty() {
+                    self.a_command_ends()?;
+                }
                 self.machine.now += 1_000;
             }
             self.die(key)?;
