@@ -81,6 +81,15 @@ impl Pod {
     /// The scope is given up, is back, or cannot be had back.
     pub(crate) fn scope_changed(&mut self, m: &mut Making, given: bool, problem: Option<String>) {
         let asked = std::mem::take(&mut self.life.yielding.asked);
+        self.life.yielding.given = given;
+        if let Some(problem) = problem {
+            // What could not be changed is as it was, and whoever waits for the change hears why.
+            let waiting = std::mem::take(&mut self.life.yielding.waiting).into_iter();
+            for reply in asked.into_iter().map(Some).chain(waiting.map(|request| request.reply)) {
+                m.refuse(reply, Refusal::new(ErrorCode::Conflict, problem.clone()));
+            }
+            return;
+        }
         if given {
             for reply in asked {
                 m.accept(Some(reply), Given::Ok);
@@ -88,13 +97,6 @@ impl Pod {
             return;
         }
         let waiting = std::mem::take(&mut self.life.yielding.waiting);
-        if let Some(problem) = problem {
-            for request in waiting {
-                m.refuse(request.reply, Refusal::new(ErrorCode::Conflict, problem.clone()));
-            }
-            return;
-        }
-        self.life.yielding.given = false;
         for request in waiting {
             self.order(m, request);
         }

@@ -364,7 +364,8 @@ fn a_tree_is_followed_and_every_line_has_a_name() {
         assert_eq!(last.lines().filter(|line| *line == wanted).count(), 1, "{wanted}: {last}");
     }
     assert!(last.lines().all(|line| line.contains(" │ ")), "{last}");
-    let mut tail = world.start(&["tail", "tale", "--tree", "-n", "0"]);
+    let mut tail = world.start(&["tail", "tale", "--tree", "-n", "1000"]);
+    tail.until("web  │ You said: from below");
     std::fs::create_dir(world.work().join("api")).unwrap();
     assert_eq!(spawn(&world, "tale", "api", &["--scope", "write:api"]).code, Some(0));
     tail.until("api  │ You said: from below");
