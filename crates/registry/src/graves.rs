@@ -28,8 +28,16 @@ pub(crate) struct Found {
     /// Why it is no row.
     pub(crate) damage: Option<String>,
     pub(crate) life: Life,
-    /// The lease, with a shared lock if it was free, so that it is unlinked before it is unlocked; none if it is missing.
-    pub(crate) lease: Option<File>,
+    pub(crate) has_lease: bool,
+    /// Keeps a shared lock on a lease that was free, so that it is unlinked before it is unlocked.
+    pub(crate) _lock: Option<File>,
+}
+
+impl Found {
+    /// Whether this is the directory that a row names.
+    pub(crate) fn is_of(&self, row: &Row) -> bool {
+        self.dir.file_name().is_some_and(|name| name == row.name.as_str())
+    }
 }
 
 /// What can be seen of a pod from outside.
@@ -122,7 +130,7 @@ fn find(dir: PathBuf) -> Result<Found, RegistryError> {
         Ok(file) => file,
         Err(e) if e.kind() == io::ErrorKind::NotFound => {
             let life = if fences_live(&dir)? { Life::Dying } else { Life::Gone };
-            return Ok(Found { dir, row: None, damage: None, life, lease: None });
+            return Ok(Found { dir, row: None, damage: None, life, has_lease: false, _lock: None });
         }
         Err(e) => return Err(at("open", path)(e)),
     };
@@ -136,7 +144,7 @@ fn find(dir: PathBuf) -> Result<Found, RegistryError> {
         Ok(row) => (row, None),
         Err(e) => (None, Some(e.to_string())),
     };
-    Ok(Found { dir, row, damage, life, lease: Some(lease) })
+    Ok(Found { dir, row, damage, life, has_lease: true, _lock: Some(lease) })
 }
 
 /// Whether anything lives that the pod in this directory started.

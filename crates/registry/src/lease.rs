@@ -78,15 +78,28 @@ impl Row {
     pub fn here(name: PodName, session: SessionId, parent: Option<SessionId>) -> Row {
         let (start_time, boot_id) = process_identity();
         Row {
-            name,
-            session,
-            socket: PathBuf::new(),
             pid: std::process::id(),
             start_time,
             boot_id,
             parent,
             lender: parent,
             ancestors: parent.into_iter().collect(),
+            ..Row::nowhere(name, session)
+        }
+    }
+
+    /// A row that no process has yet.
+    pub(crate) fn nowhere(name: PodName, session: SessionId) -> Row {
+        Row {
+            name,
+            session,
+            socket: PathBuf::new(),
+            pid: 0,
+            start_time: 0,
+            boot_id: String::new(),
+            parent: None,
+            lender: None,
+            ancestors: Vec::new(),
             since: 0,
             epoch: 0,
             depth: 0,
@@ -97,11 +110,6 @@ impl Row {
             deadline: None,
             yielded: false,
         }
-    }
-
-    /// A row that no process has yet.
-    pub(crate) fn nowhere(name: PodName, session: SessionId) -> Row {
-        Row { pid: 0, start_time: 0, boot_id: String::new(), ..Row::here(name, session, None) }
     }
 
     /// Whether the very process of this row is there. Asked only where the lease itself was removed: a process is no proof

@@ -1,108 +1,117 @@
-//! The scope table on disk: read, compared with who really lives, changed whole.
+//! The scope table and its files: read, compared with who really lives, changed whole.
 //!
-//! Here: `scope.json` with the generation before it, the rows in the leases, and what is made of both when one is damaged.
-//! Everything happens under `scope.lock`. Elsewhere: what a change may be (`table`), the directories of pods (`runtime`).
+//! Here: the order in which the files are read and written, and what is made of them when one is damaged or a change was
+//! cut. Everything happens under `scope.lock`. Elsewhere: what a change may be (`table`), the files themselves (`shelf`),
+//! the directories of pods (`graves`, `runtime`).
 //! Invariants: what was damaged is never free (`nothing_damaged_is_ever_free`); a change that fails or is killed at any
-//! file operation has happened wholly or not at all (`a_change_that_is_cut_anywhere_leaves_one_table`).
-
-use std::fs::File;
-use std::io;
-use std::path::Path;
-use std::time::{SystemTime, UNIX_EPOCH};
+//! file operation has happened wholly or not at all (`no_interleaving_breaks_a_law`,
+//! `a_change_that_is_cut_anywhere_leaves_one_table`).
 
 use minke_record::{Millis, SessionId};
-use serde::{Deserialize, Serialize};
 
-use crate::disk;
-use crate::error::{RegistryError, at};
-use crate::files::{PRIVATE_FILE, read_small};
+use crate::error::RegistryError;
 use crate::graves::{Found, Life};
 use crate::lease::Row;
 use crate::table::Table;
-use crate::ticket::digest;
 
-/// A table of the most pods that a user may have is well below this.
-const TABLE_BYTES: u64 = 32 * 1024 * 1024;
+/// Where the table and the rows lie.
+pub(crate) trait Shelf {
+    fn current(&self) -> Result<Page, RegistryError>;
+    fn previous(&self) -> Result<Page, RegistryError>;
+    /// Rewrites a row in its pod's lease, in place. Does nothing if there is no lease.
+    fn write_lease(&mut self, row: &Row) -> Result<(), RegistryError>;
+    /// Puts a table beside the current one, on the disk.
+    fn write_next(&mut self, table: &Table) -> Result<(), RegistryError>;
+    /// Makes the current table the previous one. Says whether there was one.
+    fn retire(&mut self) -> Result<bool, RegistryError>;
+    /// Makes the table that lies ready the current one.
+    fn promote(&mut self) -> Result<(), RegistryError>;
+    /// Makes the previous table the current one again or, if there was none, removes the current one.
+    fn restore(&mut self, had: bool) -> Result<(), RegistryError>;
+}
 
-/// What lies in `scope.json`: the table, and the sum by which damage is known.
-#[derive(Serialize, Deserialize)]
-struct Page {
-    sum: String,
-    #[serde(flatten)]
-    table: Table,
+/// One generation of the table, as it was found.
+pub(crate) enum Page {
+    Whole(Table),
+    Missing,
+    /// With the reason, in words for a person.
+    Damaged(String),
 }
 
 /// The table as the files have it, and what is wrong with them.
 pub(crate) struct Read {
     pub(crate) table: Table,
-    /// It was put together from other sources than `scope.json`, or completed.
+    /// It was put together from other sources than the current page, or completed.
     pub(crate) mended: bool,
     pub(crate) problems: Vec<String>,
 }
 
-pub(crate) fn now() -> Millis {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    Millis::try_from(since.as_millis()).unwrap_or(Millis::MAX)
+/// Reads the table and takes the dead out of it, on disk too.
+pub(crate) fn catch_up(shelf: &mut impl Shelf, leases: &[Found], now: Millis) -> Result<Read, RegistryError> {
+    let mut read = read(shelf, leases)?;
+    repair(shelf, leases, &read.table)?;
+    let next = read.table.reclaim(&dead(&read.table, leases, now));
+    if read.mended || next != read.table {
+        read.table = write(shelf, &read.table, next)?;
+    }
+    Ok(read)
 }
 
 /// The table, with every live pod in it.
-pub(crate) fn read(root: &Path, leases: &[Found]) -> Result<Read, RegistryError> {
+fn read(shelf: &impl Shelf, leases: &[Found]) -> Result<Read, RegistryError> {
     let mut problems = Vec::new();
-    let current = read_page(&root.join("scope.json"), &mut problems)?;
-    let mut mended = false;
-    let mut table = match current {
-        Some(table) => table,
+    let mut whole = |page| match page {
+        Page::Whole(table) => Some(table),
+        Page::Missing => None,
+        Page::Damaged(why) => {
+            problems.push(why);
+            None
+        }
+    };
+    let (mut table, mut mended) = match whole(shelf.current()?) {
+        Some(table) => (table, false),
         None => {
-            let previous = read_page(&root.join("scope.prev.json"), &mut problems)?;
-            mended = previous.is_some() || leases.iter().any(|lease| lease.row.is_some());
-            let mut table = recall(previous, leases);
-            table.settle();
-            table
+            let previous = whole(shelf.previous()?);
+            let known = previous.is_some() || leases.iter().any(|lease| lease.row.is_some());
+            (recall(previous.unwrap_or_default(), leases), known)
         }
     };
     mended |= complete(&mut table, leases)?;
+    if mended {
+        // Only now that all are in it: a lender that is not there has no loans.
+        table.settle();
+    }
     Ok(Read { table, mended, problems })
 }
 
-/// One generation; none if it is missing or damaged. What cannot be read at all may be whole, so that is an error.
-fn read_page(path: &Path, problems: &mut Vec<String>) -> Result<Option<Table>, RegistryError> {
-    let Some(bytes) = read_small(path, TABLE_BYTES).map_err(at("read", path))? else { return Ok(None) };
-    let page: Result<Page, _> = serde_json::from_slice(&bytes);
-    let why = match page {
-        Ok(page) if page.sum == sum(&page.table) => return Ok(Some(page.table)),
-        Ok(_) => "its sum does not fit".to_owned(),
-        Err(e) => e.to_string(),
-    };
-    problems.push(format!(
-        "{} is damaged ({why}); the table was put together from what else is known",
-        path.display()
-    ));
-    Ok(None)
-}
-
-fn sum(table: &Table) -> String {
-    digest(&serde_json::to_vec(table).unwrap_or_default())
-}
-
-/// The table from the generation before the lost one and the pods' own leases. What one of them does not know or does not
-/// give up counts as held.
-fn recall(previous: Option<Table>, leases: &[Found]) -> Table {
-    let mut table = previous.unwrap_or_default();
-    for row in &mut table.pods {
-        let lease =
-            leases.iter().filter_map(|lease| lease.row.as_ref()).find(|own| own.session == row.session);
-        if let Some(own) = lease {
-            let used = own.ticket_hash.is_none() || row.ticket_hash.is_none();
-            let yielded = own.yielded && row.yielded;
-            *row = Row { yielded, ..own.clone() };
-            if used {
-                row.ticket_hash = None;
-                row.deadline = None;
-            }
+/// Brings leases in line with the table. One that a change rewrote which then was cut would else be taken for the truth
+/// should the table be lost one day.
+fn repair(shelf: &mut impl Shelf, leases: &[Found], table: &Table) -> Result<(), RegistryError> {
+    for lease in leases.iter().filter(|lease| lease.has_lease) {
+        let known = table.pods.iter().find(|row| lease.is_of(row));
+        if let Some(row) = known.filter(|row| lease.row.as_ref() != Some(row)) {
+            shelf.write_lease(row)?;
         }
     }
-    for row in leases.iter().filter_map(|lease| lease.row.as_ref()) {
-        if table.row(row.session).is_none() && row.ticket_hash.is_some() && table.named(&row.name).is_none() {
+    Ok(())
+}
+
+/// The table from the generation before the lost one and the pods' own leases. What one of the two does not know or does
+/// not give up counts as held, and a ticket that one of them has no more counts as used.
+fn recall(mut table: Table, leases: &[Found]) -> Table {
+    let rows = || leases.iter().filter_map(|lease| lease.row.as_ref());
+    for row in &mut table.pods {
+        let Some(own) = rows().find(|own| own.session == row.session) else { continue };
+        let used = own.ticket_hash.is_none() || row.ticket_hash.is_none();
+        let yielded = own.yielded && row.yielded;
+        *row = Row { yielded, ..own.clone() };
+        if used {
+            row.ticket_hash = None;
+            row.deadline = None;
+        }
+    }
+    for row in rows().filter(|row| row.ticket_hash.is_some()) {
+        if table.row(row.session).is_none() && table.named(&row.name).is_none() {
             table.pods.push(row.clone());
         }
     }
@@ -113,7 +122,7 @@ fn recall(previous: Option<Table>, leases: &[Found]) -> Table {
 fn complete(table: &mut Table, leases: &[Found]) -> Result<bool, RegistryError> {
     let mut added = false;
     for lease in leases.iter().filter(|lease| lease.life != Life::Gone) {
-        let known = table.pods.iter().find(|row| lease.dir.ends_with(row.name.as_str()));
+        let known = table.pods.iter().find(|row| lease.is_of(row));
         match (&lease.row, known) {
             (Some(row), Some(known)) if row.session == known.session => {}
             (None, Some(_)) => {}
@@ -130,83 +139,43 @@ fn complete(table: &mut Table, leases: &[Found]) -> Result<bool, RegistryError> 
             (None, None) => {}
         }
     }
-    if added {
-        table.settle();
-    }
     Ok(added)
 }
 
-/// Puts the next table in the place of `old`: first the rows in the leases, then the file. If that fails, both are as they
-/// were.
-pub(crate) fn write(root: &Path, old: &Table, next: &Table) -> Result<(), RegistryError> {
+/// Puts the next table in the place of `old`: first the rows in the leases, then the page. If that fails, both are as they
+/// were. Gives the table that is true now.
+pub(crate) fn write(shelf: &mut impl Shelf, old: &Table, mut next: Table) -> Result<Table, RegistryError> {
+    next.generation = old.generation.saturating_add(1);
     let changed: Vec<&Row> = next.pods.iter().filter(|row| old.row(row.session) != Some(row)).collect();
-    for (count, row) in changed.iter().enumerate() {
-        if let Err(e) = write_lease(root, row) {
-            undo_leases(root, old, &changed[..=count]);
-            return Err(e);
+    let written = changed.iter().try_for_each(|row| shelf.write_lease(row)).and_then(|()| turn(shelf, &next));
+    if let Err(e) = written {
+        for before in changed.iter().filter_map(|row| old.row(row.session)) {
+            // The page decides as long as it can be read; a lease that stays ahead of it matters only if that is lost.
+            drop(shelf.write_lease(before));
         }
+        return Err(e);
     }
-    write_page(root, next).inspect_err(|_| undo_leases(root, old, &changed))
+    Ok(next)
 }
 
-fn undo_leases(root: &Path, old: &Table, changed: &[&Row]) {
-    for row in changed {
-        if let Some(before) = old.row(row.session) {
-            // The table decides as long as it can be read; a lease that stays ahead of it matters only if it is lost too.
-            drop(write_lease(root, before));
-        }
-    }
-}
-
-/// Rewrites a row in its lease, in place: a rename would make a second lock. The time of the last beat stays.
-fn write_lease(root: &Path, row: &Row) -> Result<(), RegistryError> {
-    let path = root.join("pods").join(row.name.as_str()).join("lease");
-    let write = || -> io::Result<()> {
-        let file = match File::options().write(true).open(&path) {
-            Ok(file) => file,
-            // Somebody cleaned the directory of a live pod. The table still has it.
-            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(()),
-            Err(e) => return Err(e),
-        };
-        let beat = file.metadata()?.modified()?;
-        let bytes = serde_json::to_vec(row)?;
-        disk::overwrite(&file, &bytes)?;
-        file.set_modified(beat)
-    };
-    write().map_err(at("write", &path))
-}
-
-fn write_page(root: &Path, table: &Table) -> Result<(), RegistryError> {
-    let (path, previous, temp) =
-        (root.join("scope.json"), root.join("scope.prev.json"), root.join("scope.json.tmp"));
-    let page = Page { sum: sum(table), table: table.clone() };
-    let bytes = serde_json::to_vec(&page).map_err(io::Error::from).map_err(at("write", &path))?;
-    disk::write_synced(&temp, &bytes, PRIVATE_FILE).map_err(at("write", &temp))?;
-    let had = match disk::rename(&path, &previous) {
-        Ok(()) => true,
-        Err(e) if e.kind() == io::ErrorKind::NotFound => false,
-        Err(e) => return Err(at("move", &path)(e)),
-    };
-    let placed = disk::rename(&temp, &path).map_err(at("replace", &path));
-    placed.and_then(|()| disk::sync_dir(root).map_err(at("sync", root))).inspect_err(|_| {
-        if had {
-            // Without it the previous generation is read all the same, as long as nothing is in its way.
-            drop(disk::rename(&previous, &path));
-        } else {
-            drop(std::fs::remove_file(&path));
-        }
+fn turn(shelf: &mut impl Shelf, next: &Table) -> Result<(), RegistryError> {
+    shelf.write_next(next)?;
+    let had = shelf.retire()?;
+    shelf.promote().inspect_err(|_| {
+        // If this fails too, the previous page is read, and the change has not happened.
+        drop(shelf.restore(had));
     })
 }
 
 /// The rows that are dead: no process, nothing left of what it started, no ticket that could still be used.
-pub(crate) fn dead(table: &Table, leases: &[Found], now: Millis) -> Vec<SessionId> {
+fn dead(table: &Table, leases: &[Found], now: Millis) -> Vec<SessionId> {
     let is_dead = |row: &&Row| {
         if row.ticket_hash.is_some() && row.deadline.is_some_and(|at| now < at) {
             return false;
         }
-        match leases.iter().find(|lease| lease.dir.ends_with(row.name.as_str())) {
+        match leases.iter().find(|lease| lease.is_of(row)) {
             Some(Found { life: Life::Held | Life::Dying, .. }) => false,
-            Some(Found { lease: Some(_), .. }) => true,
+            Some(Found { has_lease: true, .. }) => true,
             // Somebody removed the lease. The pod may live, and then it holds what it held.
             Some(_) | None => !row.is_running(),
         }

@@ -9,7 +9,7 @@
 use std::fs::{self, File, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use minke_record::{Millis, PodName, SessionId};
 
@@ -19,6 +19,7 @@ use crate::graves::{Found, Life};
 use crate::lease::{Row, ScopeLease};
 use crate::ledger;
 use crate::paths::Paths;
+use crate::shelf::Files;
 use crate::status::PodStatus;
 use crate::table::{Lend, Table, TableLimits};
 use crate::ticket::Ticket;
@@ -126,7 +127,7 @@ impl Runtime {
     pub fn register(&self, row: Row, limits: TableLimits, unique: bool) -> Result<ScopeLease, RegistryError> {
         let session = row.session;
         self.when_free(|open| {
-            let since = ledger::now();
+            let since = now();
             let next = open.table.register(Row { since, ..row.clone() }, limits, unique)?;
             self.settle_in(open, next, session, None)
         })
@@ -140,7 +141,7 @@ impl Runtime {
             let place = Row {
                 socket: self.pod_dir(&lend.name).join("sock"),
                 ticket_hash: Some(ticket.hash()),
-                deadline: Some(ledger::now().saturating_add(patience)),
+                deadline: Some(now().saturating_add(patience)),
                 ..Row::nowhere(lend.name.clone(), lend.session)
             };
             let next = open.table.lend(lend, place)?;
@@ -156,10 +157,12 @@ impl Runtime {
     /// process it is.
     pub fn adopt(&self, here: &Row, ticket: &Ticket) -> Result<ScopeLease, RegistryError> {
         let mut open = self.open()?;
-        let next = open.table.adopt(here, &ticket.hash(), ledger::now())?;
+        let next = open.table.adopt(here, &ticket.hash(), now())?;
         let lost = || RegistryError::BadTicket { session: here.session };
         let dir = self.pod_dir(&next.row(here.session).ok_or_else(lost)?.name);
         let path = dir.join("lease");
+        // Looking whether it is free has locked it.
+        open.leases.retain(|lease| lease.dir != dir);
         let file = File::options().read(true).write(true).open(&path).map_err(at("open", &path))?;
         // The survey has found it free and keeps a shared lock on it, which would stand in our own way.
         open.leases.retain(|lease| lease.dir != dir);
@@ -326,14 +329,10 @@ impl Runtime {
             problems: Vec::new(),
             damage: None,
         };
-        match ledger::read(&self.root, &open.leases) {
+        match ledger::catch_up(&mut Files { root: &self.root }, &open.leases, now()) {
             Ok(read) => {
                 open.problems = read.problems;
                 open.table = read.table;
-                let next = open.table.reclaim(&ledger::dead(&open.table, &open.leases, ledger::now()));
-                if read.mended || next != open.table {
-                    open.damage = open.change(next).err();
-                }
             }
             Err(e) => open.damage = Some(e),
         }
@@ -360,10 +359,8 @@ pub(crate) struct Open<'a> {
 
 impl Open<'_> {
     /// Makes the next table the table.
-    pub(crate) fn change(&mut self, mut next: Table) -> Result<(), RegistryError> {
-        next.generation = self.table.generation.saturating_add(1);
-        ledger::write(&self.runtime.root, &self.table, &next)?;
-        self.table = next;
+    pub(crate) fn change(&mut self, next: Table) -> Result<(), RegistryError> {
+        self.table = ledger::write(&mut Files { root: &self.runtime.root }, &self.table, next)?;
         Ok(())
     }
 
@@ -371,7 +368,7 @@ impl Open<'_> {
     pub(crate) fn bury_the_rest(&mut self) {
         let mut kept = Vec::new();
         for lease in std::mem::take(&mut self.leases) {
-            let needed = self.table.pods.iter().any(|row| lease.dir.ends_with(row.name.as_str()));
+            let needed = self.table.pods.iter().any(|row| lease.is_of(row));
             if needed || lease.life != Life::Gone {
                 kept.push(lease);
                 continue;
@@ -398,6 +395,11 @@ impl Open<'_> {
     }
 }
 
+fn now() -> Millis {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    Millis::try_from(since.as_millis()).unwrap_or(Millis::MAX)
+}
+
 /// Clears away what a refused change had made. If that fails, whoever looks next does it.
 fn discard(dir: &Path) {
     drop(fs::remove_dir_all(dir));
@@ -419,7 +421,7 @@ fn lock_lease(file: &File, path: &Path) -> Result<(), RegistryError> {
 
 fn live(lease: Found, table: &Table, problems: &mut Vec<String>) -> Result<Live, RegistryError> {
     let path = lease.dir.join("lease");
-    let named = table.pods.iter().find(|row| lease.dir.ends_with(row.name.as_str()));
+    let named = table.pods.iter().find(|row| lease.is_of(row));
     let Some(row) = named.cloned().or(lease.row) else {
         let why = lease.damage.unwrap_or_else(|| "held, but has no row".to_owned());
         return Err(at("read", path)(io::Error::new(io::ErrorKind::InvalidData, why)));

@@ -65,6 +65,8 @@ pub struct Lend {
     /// What is not the lender's to give: the child's clone.
     pub apart: Scope,
     pub limits: TableLimits,
+    /// Who was above the child when it was spawned, nearest first. Empty for a new one: the lender and those above it.
+    pub line: Vec<SessionId>,
     /// How long the row waits for whoever comes with the ticket.
     pub patience: Duration,
 }
@@ -127,7 +129,8 @@ impl Table {
         let lender = self.row(lend.lender).ok_or(unknown)?;
         self.admit(lend.session, lend.limits)?;
         self.check_name(&lend.name)?;
-        let depth = lender.depth.saturating_add(1);
+        let line = self.line(lend, lender)?;
+        let depth = line.len().try_into().unwrap_or(u32::MAX);
         if depth > lend.limits.depth {
             return Err(RegistryError::TooDeep { depth, limit: lend.limits.depth });
         }
@@ -148,7 +151,6 @@ impl Table {
         let mut spared = self.with_all_below(&returning);
         spared.push(lend.lender);
         self.check_effective(&scope, &spared)?;
-        let own_line = std::iter::once(lend.lender).chain(lender.ancestors.iter().copied());
         spared.extend(lender.ancestors.iter().copied());
         self.check_reserved(&lend.apart, &spared)?;
         let mut next = self.clone();
@@ -156,8 +158,8 @@ impl Table {
             name: lend.name.clone(),
             session: lend.session,
             parent: Some(lend.lender),
-            lender: Some(lend.lender),
-            ancestors: own_line.collect(),
+            lender: line.first().copied(),
+            ancestors: line,
             depth,
             scope,
             apart: lend.apart.clone(),
@@ -216,13 +218,13 @@ impl Table {
         dead.iter().fold(self.clone(), |table, session| table.release(*session))
     }
 
-    /// The row gives up writing until it takes its scope back. Only for pods that nobody has lent to and that have lent
-    /// nothing: what comes back to a lender must not have gone to somebody else.
+    /// The row gives up writing until it takes its scope back. Only for pods that nobody spawned and that have lent
+    /// nothing: what comes back to a lender must not have gone to somebody else, also if that lender is only coming back.
     pub fn give_scope(&self, session: SessionId) -> Result<Table, RegistryError> {
         let mut next = self.clone();
         let row = next.row_mut(session).ok_or(RegistryError::UnknownPod { session })?;
-        let why = if row.parent.is_some() {
-            Some("it is lent by its parent; stop the pod, and its parent has it back")
+        let why = if !row.ancestors.is_empty() || row.parent.is_some() {
+            Some("it is lent by the pod that spawned it; stop it instead")
         } else if !row.loans.is_empty() {
             Some("it has live children; stop them first")
         } else {
@@ -253,23 +255,39 @@ impl Table {
         of.iter().find_map(|session| self.row(*session))
     }
 
-    /// Makes all loans anew from what the borrowers' rows say. A row whose parent is not there goes to the nearest that
-    /// was above it and is.
+    /// Makes all loans anew: every row belongs to the nearest that was above it, is there, and has what it has. Sources of
+    /// different age may disagree about that.
     pub(crate) fn settle(&mut self) {
         self.pods.sort_by(|a, b| a.name.cmp(&b.name));
-        let live: Vec<SessionId> = self.pods.iter().map(|row| row.session).collect();
-        for row in &mut self.pods {
-            let parent = row.parent.filter(|parent| live.contains(parent));
-            let nearest = || row.ancestors.iter().copied().find(|session| live.contains(session));
-            row.parent = match row.parent {
-                Some(_) => parent.or_else(nearest),
-                None => None,
-            };
+        let lender_of = |row: &Row| {
+            let mut above = row.ancestors.iter().filter_map(|session| self.row(*session));
+            above.find(|lender| contains(&lender.scope, &row.lent())).map(|lender| lender.session)
+        };
+        let parents: Vec<Option<SessionId>> = self.pods.iter().map(lender_of).collect();
+        for (row, parent) in self.pods.iter_mut().zip(&parents) {
+            row.parent = *parent;
             row.loans.clear();
         }
-        let borrowed: Vec<_> = self.pods.iter().filter_map(|row| Some((row.parent?, row.session))).collect();
-        for (lender, borrower) in borrowed {
-            self.note_loan(lender, borrower);
+        let borrowers: Vec<SessionId> = self.pods.iter().map(|row| row.session).collect();
+        for (borrower, lender) in borrowers.into_iter().zip(parents) {
+            if let Some(lender) = lender {
+                self.note_loan(lender, borrower);
+            }
+        }
+    }
+
+    /// Who is above the pod that is lent to. One that is woken may be lent to by the nearest of them that lives only.
+    fn line(&self, lend: &Lend, lender: &Row) -> Result<Vec<SessionId>, RegistryError> {
+        if lend.line.is_empty() {
+            return Ok(std::iter::once(lend.lender).chain(lender.ancestors.iter().copied()).collect());
+        }
+        match self.first_living(&lend.line) {
+            Some(nearest) if nearest.session == lend.lender => Ok(lend.line.clone()),
+            Some(nearest) => {
+                let ancestor = Box::new(nearest.clone());
+                Err(RegistryError::NeedsTicket { session: lend.session, ancestor })
+            }
+            None => Err(RegistryError::UnknownPod { session: lend.lender }),
         }
     }
 
@@ -337,8 +355,6 @@ impl Table {
         for session in returning {
             let Some(row) = self.row_mut(*session) else { continue };
             let before = row.parent.replace(to);
-            // What it had given up is a loan again, and comes back to its lender only.
-            row.yielded = false;
             if let Some(ancestor) = before.and_then(|before| self.row_mut(before)) {
                 ancestor.loans.retain(|loan| loan.session != *session);
             }
