@@ -161,7 +161,8 @@ fn a_change_whose_process_is_killed_anywhere_leaves_one_table() {
 
 #[test]
 fn nothing_damaged_is_ever_free() {
-    let damages: [(&str, fn(&Path)); 5] = [
+    type Damage = (&'static str, fn(&Path));
+    let damages: [Damage; 5] = [
         ("empty", |path| fs::write(path, "").unwrap()),
         ("missing", |path| fs::remove_file(path).unwrap()),
         ("torn", |path| {

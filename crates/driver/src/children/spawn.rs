@@ -11,7 +11,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
-use minke_client::{Launch, LaunchError, Launched};
+use minke_client::{Launch, LaunchError, Launched, above};
 use minke_pod::{Moment, NewSession, Sending, Spawning, State, TreeNews, Visit, Visitor, new_session};
 use minke_record::{Actor, Budget, CloneOf, ErrorCode, InputSegment, Permission, PodName, Scope, SessionId};
 use minke_registry::{Lend, RegistryError, Row, Ticket};
@@ -102,6 +102,8 @@ struct Loan {
     scope: Scope,
     /// What is not this pod's to give: the child's clone.
     apart: Scope,
+    /// Who was above it when it was spawned, if it is woken.
+    line: Vec<SessionId>,
 }
 
 /// Makes a child.
@@ -142,7 +144,7 @@ async fn make(
         clone = Some(made);
     }
     let apart = clone.as_ref().map(|made| made.apart.clone()).unwrap_or_default();
-    let made = match lend(hand, Loan { child, name, scope: spawning.scope, apart }).await {
+    let made = match lend(hand, Loan { child, name, scope: spawning.scope, apart, line: Vec::new() }).await {
         Ok(ticket) => start_new(hand, new, ticket, at).await,
         Err(failure) => Err(failure),
     };
@@ -226,7 +228,7 @@ fn shortened(command: &str) -> String {
 /// The loan and the narrowing of this pod, one change of the table; from here on the narrowing is the table's.
 async fn lend(hand: &Arc<Hand>, loan: Loan) -> Result<Ticket, Failure> {
     hand.off_loop(move |hand| {
-        let Loan { child, name, scope, apart } = loan;
+        let Loan { child, name, scope, apart, line } = loan;
         let lend = Lend {
             lender: hand.session,
             session: child,
@@ -234,6 +236,7 @@ async fn lend(hand: &Arc<Hand>, loan: Loan) -> Result<Ticket, Failure> {
             scope,
             apart,
             limits: hand.limits,
+            line,
             patience: TICKET_WAIT,
         };
         let ticket = hand.runtime.lend(&lend)?;
@@ -297,11 +300,15 @@ pub(super) async fn restore(hand: Arc<Hand>, restoring: Restoring, promised: Res
 async fn wake(hand: &Arc<Hand>, restoring: Restoring, at: Moment) -> Result<Launched, Failure> {
     no_commands(hand, &restoring.scope)?;
     let Restoring { child, name, scope, budget, send } = restoring;
-    let apart = {
+    let (apart, line) = {
         let lent = scope.clone();
-        hand.off_loop(move |hand| clone::apart(hand.home.store.as_ref(), child, &lent)).await?
+        hand.off_loop(move |hand| {
+            let store = hand.home.store.as_ref();
+            Ok::<_, StoreError>((clone::apart(store, child, &lent)?, above(store, child)?))
+        })
+        .await?
     };
-    let ticket = lend(hand, Loan { child, name, scope, apart }).await?;
+    let ticket = lend(hand, Loan { child, name, scope, apart, line }).await?;
     let lease = hand.off_loop(move |hand| visit(hand, child, (budget, send), at)).await?;
     launch(hand, child, lease, ticket).await
 }

@@ -141,6 +141,7 @@ impl Machine {
             scope: scope.clone(),
             apart: Scope::default(),
             limits: self.limits,
+            line: Vec::new(),
             patience: Duration::from_millis(TICKET_MS),
         };
         let place = Row {
