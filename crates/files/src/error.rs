@@ -38,6 +38,11 @@ pub enum FileError {
     )]
     ReadOnly { path: PathBuf, scope: String },
     #[error(
+        "{}: it is lent to the pod `{to}` and can only be read until that has stopped (WaitPods, StopPod)",
+        Shown(.path)
+    )]
+    Lent { path: PathBuf, to: String },
+    #[error(
         "{}: {} is protected from agents, because what stands there is run or believed later; a person can lift this",
         Shown(.path), .name
     )]
@@ -141,6 +146,7 @@ impl FileError {
             | FileError::InvalidPath { path, .. }
             | FileError::OutOfScope { path, .. }
             | FileError::ReadOnly { path, .. }
+            | FileError::Lent { path, .. }
             | FileError::Protected { path, .. }
             | FileError::LinkLoop { path }
             | FileError::SymlinkNotFollowed { path }

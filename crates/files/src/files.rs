@@ -13,7 +13,7 @@ use crate::beneath;
 use crate::error::{FileError, FilesError};
 use crate::replace::Locks;
 use crate::resolve::{At, Spot};
-use crate::walls::Walls;
+use crate::walls::{Lent, Walls};
 
 /// What is to be reached. Directories are canonical.
 #[derive(Debug, Clone, Default)]
@@ -97,6 +97,12 @@ impl Files {
         };
         *self.walls.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(walls);
         result
+    }
+
+    /// Who has which part of the scope meanwhile; said in the words of a refusal, and nothing else.
+    pub fn set_lent(&self, lent: Vec<Lent>) {
+        let mut walls = self.walls.write().unwrap_or_else(PoisonError::into_inner);
+        *walls = Arc::new(walls.with_lent(lent));
     }
 
     pub fn scope(&self) -> Scope {

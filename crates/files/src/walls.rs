@@ -31,12 +31,28 @@ pub(crate) enum Wall {
     Protected(&'static str),
 }
 
+/// A part of the scope that another pod has for a while: here it can only be read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Lent {
+    pub scope: Scope,
+    /// The pod's name.
+    pub to: String,
+}
+
+impl Lent {
+    fn holds(&self, path: &Path) -> bool {
+        minke_policy::level(&self.scope, &text(path)) == Level::Write
+    }
+}
+
 /// One live value: the scope, its descriptors, and the walls beside it.
 pub(crate) struct Walls {
     pub(crate) scope: Scope,
     /// The same in small letters, where file systems take letters for the same: a denied name has many spellings there.
     folded: Option<Scope>,
     grants: Vec<Arc<Grant>>,
+    /// What other pods have of it meanwhile, and which.
+    lent: Arc<Vec<Lent>>,
     beside: Arc<Beside>,
 }
 
@@ -82,7 +98,8 @@ impl Walls {
         let lifted_names = lifted.iter().map(|path| text(path).into_owned()).collect();
         let beside = Arc::new(Beside { tmp, own, hidden, lifted, lifted_names });
         let folded = cfg!(target_os = "macos").then(Scope::default);
-        let mut walls = Walls { scope: Scope::default(), folded, grants: Vec::new(), beside };
+        let lent = Arc::default();
+        let mut walls = Walls { scope: Scope::default(), folded, grants: Vec::new(), lent, beside };
         for (dir, _) in &walls.beside.own {
             walls.grants.push(Arc::new(Grant::new(dir, true)?));
         }
@@ -104,7 +121,19 @@ impl Walls {
         // The widest first: its descriptor is the one that nobody inside the scope can move away.
         grants.sort_by_key(|grant| grant.target.components().count());
         let folded = self.folded.as_ref().map(|_| fold(scope));
-        Ok(Walls { scope: scope.clone(), folded, grants, beside: Arc::clone(&self.beside) })
+        let (lent, beside) = (Arc::clone(&self.lent), Arc::clone(&self.beside));
+        Ok(Walls { scope: scope.clone(), folded, grants, lent, beside })
+    }
+
+    /// The same walls, with other words about who holds what of the scope.
+    pub(crate) fn with_lent(&self, lent: Vec<Lent>) -> Walls {
+        Walls {
+            scope: self.scope.clone(),
+            folded: self.folded.clone(),
+            grants: self.grants.clone(),
+            lent: Arc::new(lent),
+            beside: Arc::clone(&self.beside),
+        }
     }
 
     /// The level at a real path and the wall that made it so.
@@ -189,7 +218,10 @@ impl Walls {
         Err(match wall {
             Wall::Hidden(wall) => FileError::Masked { path, wall },
             Wall::Protected(name) => FileError::Protected { path, name },
-            Wall::Scope if have == Level::Read => FileError::ReadOnly { path, scope: self.summary() },
+            Wall::Scope if have == Level::Read => match self.lent.iter().find(|lent| lent.holds(&path)) {
+                Some(lent) => FileError::Lent { path, to: lent.to.clone() },
+                None => FileError::ReadOnly { path, scope: self.summary() },
+            },
             Wall::Scope => FileError::OutOfScope { path, scope: self.summary() },
         })
     }

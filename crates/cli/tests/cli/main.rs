@@ -27,6 +27,7 @@ mod secrets;
 mod secrets_everywhere;
 mod task;
 mod tour;
+mod tree;
 mod tree_face;
 mod trouble;
 mod trust;

@@ -133,11 +133,11 @@ impl Children {
         match order {
             TreeOrder::Spawn(spawning) => {
                 // At once: what this pod starts from here on must not be able to write there.
-                let promised = hand.scope.promise(spawning.session, &spawning.scope);
+                let promised = hand.scope.promise(spawning.session, &spawning.name, &spawning.scope);
                 self.tasks.spawn(spawn::spawn(hand, spawning, promised, at));
             }
             TreeOrder::Restore { child, name, scope, budget, send, call_id: _ } => {
-                let promised = hand.scope.promise(child, &scope);
+                let promised = hand.scope.promise(child, &name, &scope);
                 let restoring = spawn::Restoring { child, name, scope, budget, send };
                 self.tasks.spawn(spawn::restore(hand, restoring, promised, at));
             }

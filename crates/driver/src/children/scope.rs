@@ -9,9 +9,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use minke_files::Files;
+use minke_files::{Files, Lent};
 use minke_policy::subtract;
-use minke_record::{CloneOf, Permission, Scope, ScopeRule, SessionId};
+use minke_record::{CloneOf, Permission, PodName, Scope, ScopeRule, SessionId};
 use minke_registry::{Runtime, Table};
 
 use crate::kit::reading;
@@ -23,7 +23,7 @@ pub(crate) struct LiveScope {
     /// `sandbox.mode = "read_only"`: nothing is written whatever the scope says.
     read_only: bool,
     /// Loans that are wanted and not in the table yet.
-    promised: Mutex<BTreeMap<SessionId, Scope>>,
+    promised: Mutex<BTreeMap<SessionId, Lent>>,
     /// Where children have their own clones, which this pod may read.
     clones: Mutex<BTreeSet<String>>,
     /// One at a time, so that an older table is never set after a newer one.
@@ -49,9 +49,9 @@ impl LiveScope {
     }
 
     /// Narrows the pod at once, before anything else happens for the loan.
-    pub(crate) fn promise(&self, child: SessionId, loan: &Scope) -> Result<(), String> {
+    pub(crate) fn promise(&self, child: SessionId, name: &PodName, loan: &Scope) -> Result<(), String> {
         let mut promised = hold(&self.promised);
-        promised.insert(child, loan.clone());
+        promised.insert(child, Lent { scope: loan.clone(), to: name.to_string() });
         self.files.set_scope(&subtract(&self.files.scope(), loan)).map_err(|e| e.to_string())
     }
 
@@ -70,7 +70,7 @@ impl LiveScope {
         if let Some(done) = done {
             promised.remove(&done);
         }
-        let scope = promised.values().fold(row.effective(), |scope, loan| subtract(&scope, loan));
+        let scope = promised.values().fold(row.effective(), |scope, lent| subtract(&scope, &lent.scope));
         let mut scope = if self.read_only { reading(&scope) } else { scope };
         // One that was removed is not there to be read.
         let clones =
@@ -81,6 +81,9 @@ impl LiveScope {
             recursive: true,
         }));
         self.files.set_scope(&scope).map_err(|e| e.to_string())?;
+        let loans =
+            row.loans.iter().map(|loan| Lent { scope: loan.scope.clone(), to: loan.name.to_string() });
+        self.files.set_lent(loans.chain(promised.values().cloned()).collect());
         Ok(table)
     }
 }

@@ -8,6 +8,7 @@
 
 use std::io;
 use std::os::fd::OwnedFd;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -225,10 +226,26 @@ fn shortened(command: &str) -> String {
     short
 }
 
+/// A grant is a place and no name for one: what is not there, or leads elsewhere, is an error and never put right.
+fn no_links(scope: &Scope) -> Result<(), Failure> {
+    for rule in &scope.allow {
+        let target = Path::new(&rule.target);
+        let why = match target.canonicalize() {
+            Ok(real) if real == target => continue,
+            Ok(real) => format!("it leads to {}", real.display()),
+            Err(e) => e.to_string(),
+        };
+        let target = rule.target.clone();
+        return Err(RegistryError::BadTarget { target, why }.into());
+    }
+    Ok(())
+}
+
 /// The loan and the narrowing of this pod, one change of the table; from here on the narrowing is the table's.
 async fn lend(hand: &Arc<Hand>, loan: Loan) -> Result<Ticket, Failure> {
     hand.off_loop(move |hand| {
         let Loan { child, name, scope, apart, line } = loan;
+        no_links(&scope)?;
         let lend = Lend {
             lender: hand.session,
             session: child,
