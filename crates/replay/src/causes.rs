@@ -66,6 +66,10 @@ impl<'l> Look<'l> {
             let lives = TreeNews::Spawned { child, socket, clone: None, sent: None };
             unseen.push(vec![What::Tree(Box::new(lives)).into()]);
         }
+        // A child of an earlier life that is found alive says nothing in the log either.
+        if !mind.watching.is_empty() {
+            unseen.push(mind.watching.iter().map(|child| self.lives_still(*child)).collect());
+        }
         if !mind.checking.is_empty() {
             // The file showed that the call had not happened, and it was run again.
             unseen.push(mind.checking.iter().map(|id| file_checked(id, FileFound::Before)).collect());

@@ -4,8 +4,8 @@
 
 use minke_pod::{CallEnd, Cost, Order, ShutdownMode, Stopped, Timer, TreeNews, What};
 use minke_record::{
-    CallId, Child, ChildEnd, ChildOutcome, ErrorCode, Item, Kind, OpenChild, Outcome, Parent, PodEvent,
-    ReadTo, SessionId, Spent, ToolResult,
+    CallId, CallStage, Child, ChildEnd, ChildOutcome, ErrorCode, Item, Kind, OpenChild, Outcome, Parent,
+    PodEvent, ReadTo, SessionId, Spent, ToolResult,
 };
 
 use crate::ReplayError;
@@ -118,10 +118,24 @@ impl<'l> Look<'l> {
         tree(TreeNews::Spawned { child, socket, clone, sent })
     }
 
+    /// A child of an earlier life was found alive.
+    pub(crate) fn lives_still(&self, child: SessionId) -> Feed {
+        tree(TreeNews::Spawned { child, socket: String::new(), clone: None, sent: None })
+    }
+
     /// A call about a child has ended because the child lives.
     pub(crate) fn child_lives(&self, mind: &Mind, step: LogStep<'l>, result: &ToolResult) -> Option<Plan> {
         let id = result_of(result)?;
-        let child = mind.pod.state().live_children().find(|child| child.call_id == *id)?;
+        let state = mind.pod.state();
+        if result.outcome == Outcome::Lost {
+            let about = match &state.call(id)?.stage {
+                CallStage::Dispatched(dispatched) => dispatched.action.pod.clone()?,
+                _ => return None,
+            };
+            let child = state.live_children().find(|child| child.name.as_str() == about)?;
+            return Some(vec![self.lives_still(child.session)]);
+        }
+        let child = state.live_children().find(|child| child.call_id == *id)?;
         (result.outcome == Outcome::Done).then(|| vec![self.lives(step, child.session, None)])
     }
 

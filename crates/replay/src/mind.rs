@@ -8,8 +8,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use minke_model::{Failure, ModelEvent, Prompt};
-use minke_pod::{Effect, HookPoint, HooksSaid, Input, Pod, State, Step, Timer, TreeOrder, What};
-use minke_record::{Blob, BlobRef, CallId, Draft, Kind, Millis, Text};
+use minke_pod::{Effect, HookPoint, HooksSaid, Input, Pod, State, Step, Timer, TreeNews, TreeOrder, What};
+use minke_record::{Blob, BlobRef, CallId, Draft, Kind, Millis, SessionId, Text};
 
 use crate::recorded::Heard;
 
@@ -118,6 +118,8 @@ pub(crate) struct Mind {
     pub(crate) preparing: Vec<Pending>,
     pub(crate) running: BTreeSet<CallId>,
     pub(crate) checking: BTreeSet<CallId>,
+    /// Children of earlier lives that are being looked for.
+    pub(crate) watching: BTreeSet<SessionId>,
     /// Requests that the last step made.
     pub(crate) asked: Vec<(u64, Arc<Prompt>)>,
     pub(crate) storage_failed: bool,
@@ -138,6 +140,7 @@ impl Mind {
             preparing: Vec::new(),
             running: BTreeSet::new(),
             checking: BTreeSet::new(),
+            watching: BTreeSet::new(),
             asked: Vec::new(),
             storage_failed: false,
             says: BTreeMap::new(),
@@ -227,6 +230,12 @@ impl Mind {
             }
             What::CallEnded { call_id, .. } => drop(self.running.remove(call_id)),
             What::FileChecked { call_id, .. } => drop(self.checking.remove(call_id)),
+            What::Tree(news) => match news.as_ref() {
+                TreeNews::Spawned { child, .. }
+                | TreeNews::NotSpawned { child, .. }
+                | TreeNews::Ended { child, .. } => drop(self.watching.remove(child)),
+                _ => {}
+            },
             What::StorageBack => self.storage_failed = false,
             _ => {}
         }
@@ -287,8 +296,8 @@ impl Mind {
                 | TreeOrder::Answer { call_id, .. } => drop(self.running.insert(call_id)),
                 TreeOrder::Spawn(spawning) => drop(self.running.insert(spawning.call_id)),
                 TreeOrder::Restore { call_id, .. } => self.running.extend(call_id),
-                TreeOrder::Watch { .. }
-                | TreeOrder::ReadReports { .. }
+                TreeOrder::Watch { child, .. } => drop(self.watching.insert(child)),
+                TreeOrder::ReadReports { .. }
                 | TreeOrder::Report { .. }
                 | TreeOrder::GiveScope
                 | TreeOrder::TakeScope => {}
