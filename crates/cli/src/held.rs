@@ -34,6 +34,7 @@ pub(crate) struct Held {
     pub(crate) name: String,
     pub(crate) session: SessionId,
     socket: PathBuf,
+    pid: u32,
     state: String,
     /// Where both would write.
     path: String,
@@ -111,6 +112,7 @@ fn holder(home: &Home, wanted: &Scope, coming: Option<SessionId>) -> Result<Opti
             name: row.name.to_string(),
             session: row.session,
             socket: row.socket.clone(),
+            pid: row.pid,
             state: live.state().to_owned(),
             path: overlap.path,
             why: None,
@@ -135,10 +137,10 @@ async fn ask_to_yield(held: &Held) -> Result<Option<String>, Failure> {
 impl Held {
     /// Refused: who, where, and what to do.
     pub(crate) fn failure(&self) -> Failure {
-        let Held { name, session, state, path, .. } = self;
+        let Held { name, session, pid, state, path, .. } = self;
         let failure = Failure::new(Exit::TryLater, format!("`{name}` holds {path}"))
             .code("held")
-            .why(format!("it is {state} there (session s_{session}), and only one pod writes in one place"));
+            .why(format!("it is {state} there (session s_{session}, process {pid}), and only one pod writes in one place"));
         let failure = match &self.why {
             Some(why) => failure.why(format!("it was asked to yield: {why}")),
             None => failure,
