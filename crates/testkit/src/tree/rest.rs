@@ -134,7 +134,7 @@ impl Tree {
         let Some(life) = &process.life else { return Ok(()) };
         let state = life.mind.state();
         if let Some(ask) = state.facts.asks.first() {
-            let order = super::answer(ask.id, ask.ask == AskKind::Question);
+            let order = super::person::answer(ask.id, ask.ask == AskKind::Question);
             return self.tells(key, order);
         }
         if self.minds == Minds::Product && state.resumable().is_some() && state.facts.run.is_none() {

@@ -370,8 +370,12 @@ impl StandIn {
     }
 
     fn restore(&mut self, m: &mut Making, call_id: CallId, child: OpenChild, send: Sending) {
-        let part = self.part(None);
         let OpenChild { session, name, scope, spent, .. } = child;
+        // Those that were adopted from it go back to it, with what they hold.
+        let theirs = self.state.live_children().filter(|open| open.adopted_from == Some(session));
+        let moved: u64 = theirs.filter_map(|open| open.budget?.tokens).sum();
+        let part =
+            self.part(None).map(|part| Budget { tokens: part.tokens.map(|part| part + moved), ..part });
         let tokens = part.and_then(|part| part.tokens).map(|part| part + spent.tokens);
         let budget = tokens.map(|tokens| Budget { tokens: Some(tokens), ..Budget::default() });
         let again = Child {
