@@ -2,7 +2,7 @@
 //!
 //! Here: looking at every pod's directory, and clearing a dead one away. Elsewhere: what becomes of its row (`table`).
 //! Invariants: liveness is a kernel lock, and a pod whose commands still run is not gone
-//! (`a_pod_is_not_gone_while_its_fences_live`); the end of its stderr and the notes of its fences are kept.
+//! (`a_watch_ends_when_the_scope_is_back`); the end of its stderr and the notes of its fences are kept.
 
 use std::fs::{self, File, TryLockError};
 use std::io;

@@ -2,7 +2,7 @@
 //!
 //! Here: where things lie on this machine (`paths`); the runtime directory with one directory and one scope lease per
 //! live pod (`runtime`, `lease`, `graves`); the scope table, who holds what and who has lent it to whom (`table`, pure;
-//! `ledger` and `shelf`, its files; `ticket`, how a child gets its row; `watch`, seeing a pod end); what a pod says of
+//! `ledger` and `shelf`, its files; `grant`, what is lent, opened; `ticket`, how a child gets its row; `watch`, seeing a pod end); what a pod says of
 //! itself (`status`); and sockets whose path is too long (`socket`). Session leases are in `session`.
 //! Invariant: liveness is a kernel lock, never a pid (`a_killed_pod_is_not_shown_and_its_name_is_free`).
 
@@ -12,6 +12,7 @@ mod error;
 #[cfg(test)]
 mod exhaustive;
 mod files;
+pub mod grant;
 mod graves;
 mod lease;
 mod ledger;

@@ -1,7 +1,7 @@
 //! The files of the scope table: `scope.json`, `scope.prev.json`, and the rows in the pods' leases.
 //!
 //! Here: how each is read and written, and how damage is known. Elsewhere: in which order (`ledger`).
-//! Invariant: a table is read as it was written or not at all (`a_flipped_bit_is_damage`).
+//! Invariant: a table is read as it was written or not at all (`nothing_damaged_is_ever_free`).
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};

@@ -3,8 +3,7 @@
 //! Here: the rows and what may become of them, as pure functions from a whole table to the next one. Elsewhere: the file,
 //! its lock and who lives (`ledger`); scope arithmetic (`policy`).
 //! Invariants: no two rows can write one path, nor come to by a death; a borrower has nothing that its lender had not;
-//! what a row held is its lender's again when the row is gone (`laws_hold_after_every_change`,
-//! `no_interleaving_breaks_a_law`).
+//! what a row held is its lender's again when the row is gone (`no_interleaving_breaks_a_law`).
 
 use std::time::Duration;
 
