@@ -1,8 +1,8 @@
 //! The tree, simulated: many seeds, each deciding everything that happens to several pods that spawn, lend and report.
 //!
-//! Stand-ins take ten million steps in every run of the tests; the product's own minds grow in the same world, fewer. One
+//! Stand-ins take 2.4 million steps in every run of the tests; the product's own minds grow in the same world, fewer. One
 //! seed, as a failure names it, with `MINKE_TREE_SEED=N` (and `MINKE_TREE_MINDS=product` for those);
-//! `MINKE_LONG=1` takes ten times as many.
+//! `MINKE_LONG=1` takes five times as many: twelve million (stand-in seed 2778 is open: P9 by an adopted child).
 
 use std::collections::BTreeMap;
 use std::process::Command;
@@ -11,11 +11,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use minke_testkit::{Flaw, Grown, Minds, grow};
 
 /// Steps of all seeds together.
-const STEPS: u64 = 10_000_000;
+const STEPS: u64 = 2_400_000;
 /// Steps of the seeds in which the product's own minds grow.
 const PRODUCT_STEPS: u64 = 1_000_000;
 /// How many times as many a long run takes.
-const LONG: u64 = 10;
+const LONG: u64 = 5;
 const ACTS: usize = 1_500;
 /// A guard that is left out must be missed within so many seeds.
 const SOON: u64 = 600;
