@@ -2,7 +2,7 @@
 //!
 //! Stand-ins take 2.4 million steps in every run of the tests; the product's own minds grow in the same world, fewer. One
 //! seed, as a failure names it, with `MINKE_TREE_SEED=N` (and `MINKE_TREE_MINDS=product` for those);
-//! `MINKE_LONG=1` takes five times as many: twelve million (stand-in seed 2778 is open: P9 by an adopted child).
+//! `MINKE_LONG=1` takes five times as many: twelve million (stand-in seed 2778 breaks P9; why is not known yet).
 
 use std::collections::BTreeMap;
 use std::process::Command;
