@@ -209,20 +209,6 @@ pub(crate) fn last_opened(store: &dyn Store, session: SessionId) -> Result<Optio
     Ok(last)
 }
 
-/// When this pod noted that a child begins to live, the last time.
-pub(crate) fn last_begun(reader: &dyn Reader, child: SessionId) -> Result<Option<u64>, StoreError> {
-    let mut last = None;
-    reader.scan(0, &mut |sealed| {
-        if let Kind::Child(begun) = &sealed.entry.kind
-            && begun.session == child
-        {
-            last = Some(sealed.entry.ts);
-        }
-        ControlFlow::Continue(())
-    })?;
-    Ok(last)
-}
-
 /// The reports of a session to one of `to`, from an entry on, oldest first.
 pub(crate) fn reports(
     reader: &dyn Reader,
