@@ -51,15 +51,25 @@ pub(crate) enum Life {
 }
 
 impl Runtime {
-    /// Every pod's directory. To be called under `scope.lock`.
-    pub(crate) fn survey(&self) -> Result<Vec<Found>, RegistryError> {
+    /// Every pod's directory, and in words what lies beside them and is none. To be called under `scope.lock`.
+    pub(crate) fn survey(&self) -> Result<(Vec<Found>, Vec<String>), RegistryError> {
         let pods = self.root.join("pods");
         let entries = match fs::read_dir(&pods) {
             Ok(entries) => entries,
-            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok((Vec::new(), Vec::new())),
             Err(e) => return Err(at("read", pods)(e)),
         };
-        entries.map(|entry| find(entry.map_err(at("read", &pods))?.path())).collect()
+        let (mut found, mut strange) = (Vec::new(), Vec::new());
+        for entry in entries {
+            let entry = entry.map_err(at("read", &pods))?;
+            let path = entry.path();
+            if entry.file_type().map_err(at("look at", &path))?.is_dir() {
+                found.push(find(path)?);
+            } else {
+                strange.push(format!("{} is no pod's directory; remove it", path.display()));
+            }
+        }
+        Ok((found, strange))
     }
 
     /// Removes a dead pod's directory, the lease before its lock goes, and keeps what somebody may want of it.

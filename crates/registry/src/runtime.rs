@@ -318,7 +318,7 @@ impl Runtime {
     /// Takes `scope.lock`, reads the table, and clears away what is dead.
     fn open_any(&self) -> Result<Open<'_>, RegistryError> {
         let lock = self.lock()?;
-        let leases = self.survey()?;
+        let (leases, strange) = self.survey()?;
         let mut open = Open {
             runtime: self,
             _lock: lock,
@@ -332,6 +332,7 @@ impl Runtime {
         match ledger::catch_up(&mut Files { root: &self.root }, &open.leases, now()) {
             Ok(read) => {
                 open.problems = read.problems;
+                open.problems.extend(strange);
                 open.table = read.table;
             }
             Err(e) => open.damage = Some(e),

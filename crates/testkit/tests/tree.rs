@@ -18,7 +18,7 @@ const PRODUCT_STEPS: u64 = 1_000_000;
 const LONG: u64 = 5;
 const ACTS: usize = 1_500;
 /// A guard that is left out must be missed within so many seeds.
-const SOON: u64 = 600;
+const SOON: u64 = 4_000;
 
 /// What must have been met by the seeds of one test run; a fault that never strikes tests nothing.
 const SOMETIMES: &[&str] = &[
@@ -76,6 +76,9 @@ const SOMETIMES: &[&str] = &[
     "the model failed",
     "what was not synced was lost",
 ];
+
+/// What is only met in the long version: a parent kills a child that neither `shutdown` nor a signal has stopped.
+const SELDOM: &[&str] = &["a child was killed by its parent"];
 
 /// What the product's minds meet too seldom to be asked for in their fewer steps: they check themselves what the table
 /// would refuse, and stop their children in good order.
@@ -149,7 +152,8 @@ fn no_seed_breaks_a_promise_of_the_tree() {
         return;
     }
     let met = forest(Minds::StandIn, STEPS * longer());
-    let never: Vec<_> = SOMETIMES.iter().filter(|what| !met.contains_key(**what)).collect();
+    let seldom = |what: &str| longer() == 1 && SELDOM.contains(&what);
+    let never: Vec<_> = SOMETIMES.iter().filter(|what| !seldom(what) && !met.contains_key(**what)).collect();
     assert!(never.is_empty(), "never met: {never:?}");
 }
 

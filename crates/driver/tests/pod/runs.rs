@@ -265,12 +265,13 @@ fn a_fork_is_made_of_a_live_session() {
     let forked = client.ask("fork", json!({"name": "branch"})).unwrap();
     assert_eq!(forked["name"], "branch");
     let fork = forked["session"].as_str().unwrap().parse().unwrap();
+    // Both write in one directory: one pod at a time.
+    assert_eq!(pod.stop(), Ending::Stopped);
     let other = home.start(fork);
     let mut second = other.attach();
     second.send("run", json!({"input": "second"}));
     assert_eq!(run_end(second.until("run_end").last().unwrap()).as_deref(), Some("finished"));
     assert_eq!(other.stop(), Ending::Stopped);
-    assert_eq!(pod.stop(), Ending::Stopped);
 }
 
 #[test]
