@@ -216,6 +216,7 @@ fn of_many_processes_that_want_one_place_one_gets_it() {
             // Held until the parent has heard everybody.
             orders.next();
             drop(got);
+            writeln!(std::io::stdout(), "RESULT gone").unwrap();
         }
         return;
     }
@@ -243,6 +244,10 @@ fn of_many_processes_that_want_one_place_one_gets_it() {
         assert_eq!(said.iter().filter(|line| line.ends_with(&told)).count(), said.len() - 1, "{said:?}");
         for child in &mut children {
             writeln!(child.stdin.as_mut().unwrap(), "let go").unwrap();
+        }
+        // Who asks early would still lose to the last round's winner.
+        for out in &mut outs {
+            assert!(out.lines().map(Result::unwrap).any(|line| line.ends_with("RESULT gone")));
         }
     }
     for mut child in children {
