@@ -220,8 +220,7 @@ fn of_many_processes_that_want_one_place_one_gets_it() {
         }
         return;
     }
-    let long = std::env::var_os("MINKE_LONG").is_some();
-    let (processes, rounds) = if long { (64, 100) } else { (64, 3) };
+    let (processes, rounds) = (64, 100);
     let home = tempfile::tempdir().unwrap();
     runtime(home.path());
     let here = "of_many_processes_that_want_one_place_one_gets_it";

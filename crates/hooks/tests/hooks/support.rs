@@ -249,5 +249,7 @@ pub(crate) fn result(call_id: &CallId, is_error: bool) -> ToolResult {
 /// The lines of a file that hold an event, as JSON.
 pub(crate) fn lines(file: &Path) -> Vec<serde_json::Value> {
     let text = std::fs::read_to_string(file).unwrap_or_default();
-    text.lines().map(|line| serde_json::from_str(line).expect("every line is whole")).collect()
+    // Whoever looks while one is written sees its beginning; the next look sees all of it.
+    let whole = text.rfind('\n').map_or("", |end| text.split_at(end).0);
+    whole.lines().map(|line| serde_json::from_str(line).expect("every line is whole")).collect()
 }
