@@ -7,9 +7,10 @@ use std::collections::BTreeMap;
 
 use minke_pod::{Order, What};
 use minke_policy::{contains, overlaps_write};
-use minke_record::{ChildOutcome, Entry, Kind, LlmOutcome, Reserved, RunId, SessionId};
+use minke_record::{Entry, Kind, RunId, SessionId};
 
 use super::Tree;
+use super::budgets::Budgets;
 
 /// What the logs have said so far.
 #[derive(Debug, Default)]
@@ -112,9 +113,9 @@ impl Watch {
                 }
             }
         }
-        for (session, entries) in logs {
-            self.budgets.reread(session, entries);
-        }
+        let lengths: BTreeMap<SessionId, u64> =
+            logs.map(|(id, entries)| (id, entries.len() as u64)).collect();
+        self.budgets.cut(|session| lengths.get(&session).copied().unwrap_or(0));
         (self.runs, self.reports) = (runs, reports);
         for (sender, seq) in self.logs.values().flat_map(|seen| &seen.received) {
             if !self.logs.get(sender).is_some_and(|seen| seen.sent.contains(seq)) {
@@ -133,161 +134,6 @@ impl Watch {
     pub(super) fn unreceived(&self, sender: SessionId) -> Vec<u64> {
         let sent = self.logs.get(&sender).map(|seen| seen.sent.clone()).unwrap_or_default();
         sent.into_iter().filter(|seq| !self.is_anywhere(sender, *seq)).collect()
-    }
-}
-
-/// What was granted and spent, in tokens.
-#[derive(Debug, Default)]
-pub(super) struct Budgets {
-    of: BTreeMap<SessionId, Purse>,
-    changed: bool,
-    /// From here on sessions are woken by nobody who could give them a part.
-    pub(super) closed: bool,
-}
-
-#[derive(Debug, Default, Clone)]
-struct Purse {
-    parent: Option<SessionId>,
-    /// Whose part it spends now: its parent's, or that of who has adopted it or started it again.
-    funder: Option<SessionId>,
-    granted: Option<u64>,
-    used: u64,
-    /// Requests without an end: their reservation counts.
-    open: BTreeMap<u64, u64>,
-    reserved: BTreeMap<u64, u64>,
-    inputs: BTreeMap<u64, u64>,
-    /// What requests took beyond what could be known before.
-    excess: u64,
-    /// By it and everything that was funded by it at the time.
-    total: i64,
-    total_excess: i64,
-}
-
-impl Purse {
-    fn spent(&self) -> i64 {
-        i64::try_from(self.used + self.open.values().sum::<u64>()).unwrap_or(i64::MAX)
-    }
-
-    fn wrote(&mut self, entry: &Entry) {
-        match &entry.kind {
-            Kind::SessionStart(e) => {
-                self.parent = e.parent.as_ref().map(|parent| parent.session);
-                let tokens = |value: Option<&serde_json::Value>| {
-                    value
-                        .and_then(|value| value.pointer("/budget/tokens"))
-                        .and_then(serde_json::Value::as_u64)
-                };
-                self.granted = match (tokens(Some(&e.manifest)), tokens(e.mandate.as_ref())) {
-                    (Some(a), Some(b)) => Some(a.min(b)),
-                    (a, b) => a.or(b),
-                };
-            }
-            Kind::ConfigChanged(e) if e.key == "budget" => {
-                let set = e.value.get("tokens").and_then(serde_json::Value::as_u64);
-                self.granted = set.or(self.granted);
-            }
-            Kind::LlmCall(e) => {
-                let reserved = e.reserved.input + e.reserved.output;
-                self.open.insert(e.call, reserved);
-                self.inputs.insert(e.call, e.reserved.input);
-                self.reserved.insert(e.call, reserved);
-            }
-            Kind::LlmUsage(e) => {
-                let took = e.input + e.output;
-                self.used += took;
-                let reserved = self.reserved.get(&e.call).copied().unwrap_or(0);
-                self.excess += took.saturating_sub(reserved);
-                self.open.remove(&e.call);
-            }
-            Kind::LlmEnd(e) => {
-                // What it took was not told: what was read counts, if it was.
-                let read = matches!(e.outcome, LlmOutcome::Broken | LlmOutcome::Cancelled);
-                if self.open.remove(&e.call).is_some() && read {
-                    self.used += self.inputs.get(&e.call).copied().unwrap_or(0);
-                }
-            }
-            _ => {}
-        }
-    }
-}
-
-impl Budgets {
-    fn wrote(&mut self, session: SessionId, entry: &Entry) {
-        let purse = self.of.entry(session).or_default();
-        let before = (purse.spent(), purse.excess);
-        purse.wrote(entry);
-        let more = purse.spent() - before.0;
-        let beyond = i64::try_from(purse.excess - before.1).unwrap_or(0);
-        match &entry.kind {
-            Kind::SessionStart(_) => purse.funder = purse.funder.or(purse.parent),
-            Kind::Child(e) => self.of.entry(e.session).or_default().funder = Some(session),
-            Kind::ChildEnd(e) if e.outcome == ChildOutcome::Returned => {
-                let child = self.of.entry(e.session).or_default();
-                child.funder = child.parent;
-            }
-            _ => {}
-        }
-        self.spend(session, more, beyond);
-    }
-
-    /// Counts something for a session and for all whose part it spends.
-    fn spend(&mut self, session: SessionId, more: i64, beyond: i64) {
-        if more == 0 && beyond == 0 {
-            return;
-        }
-        self.changed = true;
-        let mut at = Some(session);
-        while let Some(purse) = at.and_then(|session| self.of.get_mut(&session)) {
-            purse.total += more;
-            purse.total_excess += beyond;
-            at = purse.funder;
-        }
-    }
-
-    /// Logs have lost what was not synced: what that had counted is taken back.
-    fn reread(&mut self, session: SessionId, entries: &[Entry]) {
-        let mut anew = Purse::default();
-        for entry in entries {
-            anew.wrote(entry);
-        }
-        let purse = self.of.entry(session).or_default();
-        let more = anew.spent() - purse.spent();
-        let beyond = i64::try_from(anew.excess).unwrap_or(0) - i64::try_from(purse.excess).unwrap_or(0);
-        let Purse { funder, total, total_excess, .. } = *purse;
-        *purse = Purse { funder, total, total_excess, ..anew };
-        self.spend(session, more, beyond);
-    }
-
-    /// A request leaves: what it may take is on disk before.
-    pub(super) fn request(
-        &self,
-        session: SessionId,
-        call: u64,
-        reserved: Option<&Reserved>,
-    ) -> Result<(), String> {
-        let wanted = reserved.map_or(0, |reserved| reserved.input + reserved.output);
-        let noted = self.of.get(&session).and_then(|purse| purse.open.get(&call)).copied().unwrap_or(0);
-        if noted == 0 || noted < wanted {
-            return Err(format!("P9: request {call} may take {wanted} tokens, and {noted} are reserved"));
-        }
-        Ok(())
-    }
-
-    /// Every grant covers what was spent of it.
-    fn check(&mut self) -> Result<(), String> {
-        if !std::mem::take(&mut self.changed) || self.closed {
-            return Ok(());
-        }
-        for (session, purse) in &self.of {
-            let spent = purse.total - purse.total_excess;
-            if purse.granted.is_some_and(|granted| spent > i64::try_from(granted).unwrap_or(i64::MAX)) {
-                let granted = purse.granted;
-                return Err(format!(
-                    "P9: {session} was granted {granted:?} tokens, and {spent} of it are spent"
-                ));
-            }
-        }
-        Ok(())
     }
 }
 

@@ -13,6 +13,7 @@
 //! order. When the faults stop: scopes are back, runs end, reports arrive, nothing lives unwatched.
 
 mod agent;
+mod budgets;
 mod check;
 mod faults;
 mod hand;
