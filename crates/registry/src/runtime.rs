@@ -118,7 +118,11 @@ impl Runtime {
     pub fn starting_log(&self, session: SessionId) -> Result<PathBuf, RegistryError> {
         let dir = self.root.join("starting");
         make_dir(&dir).map_err(at("make", &dir))?;
-        Ok(dir.join(format!("{session}.log")))
+        Ok(self.starting(session))
+    }
+
+    fn starting(&self, session: SessionId) -> PathBuf {
+        self.root.join("starting").join(format!("{session}.log"))
     }
 
     /// Gives a pod that nobody lends to its row, its name and a fresh directory. With `unique` a taken name is numbered.
@@ -173,6 +177,12 @@ impl Runtime {
     /// Takes back what was lent to a session whose process is gone or never came. Does nothing if nothing is lent.
     pub fn withdraw(&self, session: SessionId) -> Result<(), RegistryError> {
         let mut open = self.open()?;
+        // Its launcher may have died between making this and starting it.
+        let starting = self.starting(session);
+        match fs::remove_file(&starting) {
+            Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(at("remove", starting)(e)),
+            _ => {}
+        }
         let Some(row) = open.table.row(session) else { return Ok(()) };
         let (name, dir) = (row.name.clone(), self.pod_dir(&row.name));
         if open.leases.iter().any(|lease| lease.dir == dir && lease.life != Life::Gone) {
@@ -300,7 +310,7 @@ impl Runtime {
             let path = dir.join(name);
             make_dir(&path).map_err(at("make", path))?;
         }
-        let starting = self.root.join("starting").join(format!("{session}.log"));
+        let starting = self.starting(session);
         match fs::rename(&starting, dir.join("stderr.log")) {
             Err(e) if e.kind() != io::ErrorKind::NotFound => Err(at("move", starting)(e)),
             _ => Ok(()),

@@ -25,6 +25,7 @@ mod replay;
 mod repository;
 mod secrets;
 mod secrets_everywhere;
+mod spawn_killed;
 mod task;
 mod tour;
 mod tree;

@@ -15,47 +15,52 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A script: turns of pods, each a list of calls or a text.
 #[derive(Default)]
-struct Script(String);
+pub(crate) struct Script(String);
 
 impl Script {
-    fn call(mut self, pod: &str, tool: &str, args: &Value) -> Script {
+    pub(crate) fn call(mut self, pod: &str, tool: &str, args: &Value) -> Script {
         let raw = args.to_string();
         self.0 +=
             &format!("[[pod.{pod}.turn]]\n[[pod.{pod}.turn.call]]\ntool = \"{tool}\"\nraw = '''{raw}'''\n");
         self
     }
 
-    fn say(mut self, pod: &str, text: &str) -> Script {
+    pub(crate) fn say(mut self, pod: &str, text: &str) -> Script {
         self.0 += &format!("[[pod.{pod}.turn]]\ntext = \"{text}\"\n");
         self
     }
 
     /// Says something, then thinks for a minute.
-    fn linger(mut self, pod: &str, text: &str) -> Script {
+    pub(crate) fn linger(mut self, pod: &str, text: &str) -> Script {
         self.0 += &format!(
             "[[pod.{pod}.turn]]\nsteps = [{{ text = \"{text}\" }}, {{ delay_ms = 60000 }}, {{ text = \" end.\" }}]\n"
         );
         self
     }
 
+    /// As it stands, without a greeting.
+    pub(crate) fn write_alone(self, world: &World) {
+        world.write("s.toml", &self.0);
+    }
+
     /// The pod `boss` greets first, in the run that makes it.
-    fn write(self, world: &World) {
+    pub(crate) fn write(self, world: &World) {
         world.write("s.toml", &Script::default().say("boss", "hello").0);
         let greeting = world.read("s.toml");
         world.write("s.toml", &(greeting + &self.0));
     }
 }
 
-fn write_rule(path: &Path) -> Value {
+pub(crate) fn write_rule(path: &Path) -> Value {
     json!({ "target": path, "permission": "write" })
 }
 
-fn spawn(name: &str, task: &str, scope: Value) -> Value {
+pub(crate) fn spawn(name: &str, task: &str, scope: Value) -> Value {
     json!({ "name": name, "task": task, "scope": scope })
 }
 
 /// The directories that tests lend, and a world around them.
-fn world(dirs: &[&str]) -> World {
+pub(crate) fn world(dirs: &[&str]) -> World {
     let world = World::new();
     for dir in dirs {
         std::fs::create_dir_all(world.work().join(dir)).unwrap();
@@ -65,7 +70,7 @@ fn world(dirs: &[&str]) -> World {
 
 /// Looks again until something holds.
 #[track_caller]
-fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+pub(crate) fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     let end = Instant::now() + PATIENCE;
     loop {
         if let Some(found) = look() {
@@ -76,17 +81,17 @@ fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     }
 }
 
-fn entries(world: &World, session: &str) -> Vec<Value> {
+pub(crate) fn entries(world: &World, session: &str) -> Vec<Value> {
     let log = world.run(&["log", "show", session, "--json"]);
     log.out.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
-fn of_kind(world: &World, session: &str, kind: &str) -> Vec<Value> {
+pub(crate) fn of_kind(world: &World, session: &str, kind: &str) -> Vec<Value> {
     entries(world, session).into_iter().filter(|entry| entry["kind"] == kind).collect()
 }
 
 /// The results of a pod's calls: how each ended, and what it said in one text.
-fn results(world: &World, session: &str) -> Vec<(String, String)> {
+pub(crate) fn results(world: &World, session: &str) -> Vec<(String, String)> {
     let of = |entry: &Value| {
         let item = &entry["item"];
         let outcome = entry["outcome"].as_str().unwrap_or_default().to_owned();
@@ -96,14 +101,14 @@ fn results(world: &World, session: &str) -> Vec<(String, String)> {
     of_kind(world, session, "tool_result").iter().map(of).collect()
 }
 
-fn pod(world: &World, name: &str) -> Option<Value> {
+pub(crate) fn pod(world: &World, name: &str) -> Option<Value> {
     let rows = world.json(&["ps", "--json"]);
     rows.as_array()?.iter().find(|row| row["name"] == name).cloned()
 }
 
 /// Makes the pod `boss`, gives it its task and waits until its run is over. It lives on.
 #[track_caller]
-fn run_to_its_end(world: &World, extra: &[&str]) {
+pub(crate) fn run_to_its_end(world: &World, extra: &[&str]) {
     let base = ["exec", "--name", "boss", "--model", "scripted:s.toml", "hello"];
     let made = world.run(&[&base[..], extra].concat());
     assert_eq!(made.code, Some(0), "{made:?}");
@@ -115,7 +120,7 @@ fn run_to_its_end(world: &World, extra: &[&str]) {
 
 /// Nothing is left: no pod, no socket, no runtime directory, and every log is sound.
 #[track_caller]
-fn nothing_is_left(world: &World) {
+pub(crate) fn nothing_is_left(world: &World) {
     for name in world.json(&["ps", "--json"]).as_array().unwrap() {
         let name = name["name"].as_str().unwrap();
         world.run(&["stop", name]);

@@ -77,7 +77,7 @@ impl World {
         done(command.stdin(Stdio::null()).output().unwrap())
     }
 
-    fn settle(&self, command: &mut Command) {
+    pub(crate) fn settle(&self, command: &mut Command) {
         let path = std::env::var_os("PATH").unwrap_or_default();
         command.env_clear().env("PATH", path).env("MINKE_HOME", &self.home).current_dir(self.work());
     }

@@ -244,7 +244,10 @@ fn find(hand: &Hand, child: SessionId, ready: bool) -> Result<Option<Found>, Str
         return Ok(begun.then(|| Found::Lives(Box::new(live.row.clone()))));
     }
     let table = hand.runtime.table().map_err(|e| chain(&e))?;
-    if table.row(child).is_some() {
+    // A ticket is waited for as long as somebody may come with it. Whoever may has the session's lease, which the life that
+    // drew the ticket kept until it was handed on.
+    let waited_for = |row: &Row| row.ticket_hash.is_some() && row.parent == Some(hand.session);
+    if table.row(child).is_some_and(|row| !waited_for(row)) {
         return Ok(None);
     }
     let store = hand.home.store.as_ref();
