@@ -1,166 +1,41 @@
 //! `--set KEY=VALUE`: keys of the manifest by their dotted names.
 //!
-//! Here: which keys there are and how a value comes into its place. Elsewhere: what values mean (`manifest`), the rest of
-//! what makes a session (`create`).
+//! Here: what is said when a pair cannot be used. Elsewhere: the keys and what values mean (`manifest`), the rest of what
+//! makes a session (`create`).
 //! Invariant: the keys that are taken are those of the page, and each of them reaches the manifest
 //! (`the_keys_on_the_page_are_those_that_are_taken`).
 
-use minke_manifest::{Manifest, SandboxMode};
-use serde_json::{Map, Value};
+use minke_manifest::{Layer, LayerKind, Manifest, ManifestError, Origin, Partial, resolve};
 
 use crate::failure::Failure;
 
-/// Keys that a manifest leaves out when nothing is set.
-const OPTIONAL_KEYS: [&str; 30] = [
-    "model.ref",
-    "model.scheme",
-    "model.base_url",
-    "model.model_id",
-    "model.auth",
-    "model.capability",
-    "model.context_window",
-    "model.max_output",
-    "worker.max_tokens",
-    "worker.reasoning",
-    "worker.instruction",
-    "budget.usd",
-    "budget.tokens",
-    "budget.turns",
-    "budget.wall_s",
-    "budget.children",
-    "permissions.posture",
-    "permissions.default_action",
-    "permissions.rule",
-    "permissions.ask_expires_s",
-    "web.enabled",
-    "web.search.provider",
-    "web.search.base_url",
-    "web.search.api_key_env",
-    "web.search.timeout_s",
-    "web.fetch.timeout_s",
-    "web.fetch.redirects",
-    "web.fetch.max_response_bytes",
-    "web.fetch.max_output_bytes",
-    "web.fetch.allow_private",
-];
-/// A table whose names are the person's own, and whose values are texts.
-const VARIABLES: &str = "sandbox.env.set";
 const PAGE: &str = "docs/cli.md lists the keys";
 
 /// The defaults with everything that was set.
 pub(crate) fn manifest(pairs: &[String]) -> Result<Manifest, Failure> {
-    let mut value = Manifest::default().to_value();
-    for pair in pairs {
-        set(&mut value, pair)?;
-    }
-    let manifest = Manifest::read(&value).map_err(|e| match guilty(pairs, &e) {
-        Some(pair) => Failure::usage(format!("`--set {pair}` does not fit its key")).why(e).hint(PAGE),
-        None => Failure::usage("a value given with --set does not fit its key").why(e).hint(PAGE),
-    })?;
-    if manifest.sandbox.mode == SandboxMode::Off || !manifest.sandbox.lifted.is_empty() {
-        return Err(Failure::usage("a fence is not taken down by a key of the manifest").hint(
-            "--unsandboxed runs commands without one, --lift PATH lets the agent write a protected name",
-        ));
-    }
-    manifest.check().map_err(|why| Failure::usage("a value given with --set cannot be used").why(why))?;
-    Ok(manifest)
+    let layer = Layer { kind: LayerKind::CommandLine, values: values(pairs)? };
+    let resolved =
+        resolve(&[layer]).map_err(|e| told(Failure::usage("a value given with --set cannot be used"), &e))?;
+    Ok(resolved.manifest)
 }
 
-/// The pair that brings about the same complaint by itself.
-fn guilty<'a>(pairs: &'a [String], complaint: &serde_json::Error) -> Option<&'a String> {
-    pairs.iter().find(|pair| {
-        let mut value = Manifest::default().to_value();
-        let alone = set(&mut value, pair).ok().and_then(|()| Manifest::read(&value).err());
-        alone.is_some_and(|alone| alone.to_string() == complaint.to_string())
+/// What was set, pair by pair.
+pub(crate) fn values(pairs: &[String]) -> Result<Partial, Failure> {
+    let from = Origin::new(LayerKind::CommandLine, "--set");
+    pairs.iter().try_fold(Partial::default(), |sum, pair| {
+        let one = Partial::set(pair, &from)
+            .map_err(|e| told(Failure::usage(format!("`--set {pair}` cannot be used")), &e))?;
+        Ok(sum.over(one))
     })
 }
 
-/// Puts `a.b=value` in its place. A value that is not JSON is a text.
-fn set(manifest: &mut Value, pair: &str) -> Result<(), Failure> {
-    let Some((key, value)) = pair.split_once('=') else {
-        return Err(Failure::usage(format!("`--set {pair}` has no `=`")).hint("--set worker.max_turns=5"));
-    };
-    let variable = key.strip_prefix(VARIABLES).and_then(|rest| rest.strip_prefix('.'));
-    if let Some(name) = variable.filter(|name| !name.is_empty()) {
-        // Its name may have dots, and its value is a text even if it looks like a number.
-        let mut place: Vec<&str> = VARIABLES.split('.').collect();
-        place.push(name);
-        return put(manifest, &place, Value::from(value));
-    }
-    let value = serde_json::from_str(value).unwrap_or_else(|_| Value::from(value));
-    set_value(manifest, key, value)
-}
-
-fn set_value(manifest: &mut Value, key: &str, value: Value) -> Result<(), Failure> {
-    let known = keys();
-    if known.iter().any(|have| have == key) {
-        return put(manifest, &key.split('.').collect::<Vec<_>>(), value);
-    }
-    let section = format!("{key}.");
-    if !known.iter().any(|have| have.starts_with(&section)) {
-        return Err(unknown(key, &known));
-    }
-    let Value::Object(members) = value else {
-        let inside: Vec<&str> =
-            known.iter().filter(|have| have.starts_with(&section)).map(String::as_str).collect();
-        return Err(Failure::usage(format!("`{key}` is a section, not a key with one value"))
-            .hint(format!("it has {}; or give it whole, as a JSON object", inside.join(", "))));
-    };
-    // A section that is there and says nothing means something, too.
-    if members.is_empty() && value_at(manifest, key).is_none() {
-        return put(manifest, &key.split('.').collect::<Vec<_>>(), Value::Object(members));
-    }
-    members.into_iter().try_for_each(|(name, member)| set_value(manifest, &format!("{key}.{name}"), member))
-}
-
-fn unknown(key: &str, known: &[String]) -> Failure {
-    let failure = Failure::usage(format!("`{key}` is no key of the manifest"));
-    if key == "sandbox.lifted" {
-        return failure.hint("--lift PATH lets the agent write a protected name");
-    }
-    match nearest(key, known.iter().map(String::as_str)) {
-        Some(nearest) => failure.hint(format!("the nearest key is `{nearest}`; {PAGE}")),
+/// Everything that is wrong, and the first thing to do about it.
+fn told(failure: Failure, error: &ManifestError) -> Failure {
+    let failure = error.problems.iter().fold(failure, |failure, problem| failure.why(&problem.what));
+    match error.problems.iter().find_map(|problem| problem.hint.as_ref()) {
+        Some(hint) => failure.hint(format!("{hint}; {PAGE}")),
         None => failure.hint(PAGE),
     }
-}
-
-fn value_at<'a>(value: &'a Value, key: &str) -> Option<&'a Value> {
-    key.split('.').try_fold(value, |value, part| value.get(part))
-}
-
-fn put(manifest: &mut Value, place: &[&str], value: Value) -> Result<(), Failure> {
-    let mut here = manifest;
-    for part in place {
-        let Value::Object(members) = here else {
-            return Err(Failure::usage(format!("`{}` was given a value that is no table", place.join(".")))
-                .hint("set it once, or only its single keys"));
-        };
-        here = members.entry(*part).or_insert_with(|| Value::Object(Map::new()));
-    }
-    *here = value;
-    Ok(())
-}
-
-/// Every key of a manifest, in dotted form.
-fn keys() -> Vec<String> {
-    fn walk(value: &Value, path: &str, out: &mut Vec<String>) {
-        match value {
-            // An empty table is one that is filled with names of the person's own.
-            Value::Object(members) if !members.is_empty() => {
-                for (name, member) in members {
-                    let path = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
-                    walk(member, &path, out);
-                }
-            }
-            _ => out.push(path.to_owned()),
-        }
-    }
-    let mut out = Vec::new();
-    walk(&Manifest::default().to_value(), "", &mut out);
-    // A section of which nothing is set stands there empty.
-    out.retain(|key| !OPTIONAL_KEYS.iter().any(|optional| optional.starts_with(&format!("{key}."))));
-    out.extend(OPTIONAL_KEYS.map(str::to_owned));
-    out
 }
 
 /// The word that is most like this one.
@@ -186,6 +61,8 @@ pub(crate) fn distance(a: &str, b: &str) -> usize {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::Value;
+
     use super::*;
 
     fn set_all(pairs: &[&str]) -> Result<Manifest, String> {
@@ -241,11 +118,11 @@ mod tests {
             (&["permissions.rules=[]"], &["no key", "`permissions.rule`"]),
             (&["permissions={\"rules\":[]}"], &["`permissions.rules` is no key"]),
             (&["permissions.default_action=alow"], &["permissions.default_action", "`alow`", "`deny`"]),
-            (&["permissions.rule=[{\"action\":\"alow\"}]"], &["rule 1 of permissions.rule"]),
+            (&["permissions.rule=[{\"action\":\"alow\"}]"], &["`permissions.rule`", "entry 1", "alow"]),
             (&["permissions.rule=[{\"action\":\"deny\",\"tol\":\"Bash\"}]"], &["tol"]),
             (&["sandbox.network=maybe"], &["sandbox.network=maybe", "list of hosts"]),
             (&["sandbox.env.set=5"], &["sandbox.env.set=5"]),
-            (&["sandbox.env.set=5", "sandbox.env.set.A=b"], &["no table"]),
+            (&["sandbox.env.set=5", "sandbox.env.set.A=b"], &["a table"]),
             (&["sandbox.env.set.A=b\0c"], &["sandbox.env", "NUL"]),
             (&["sandbox.env.pass=[\"A=B\"]"], &["sandbox.env", "A=B"]),
             (&["web=5"], &["section", "web.fetch.timeout_s"]),
@@ -286,7 +163,7 @@ mod tests {
     fn the_keys_on_the_page_are_those_that_are_taken() {
         let rows = on_the_page();
         let mut documented: Vec<&str> = rows.iter().map(|(key, _)| *key).collect();
-        let mut taken = keys();
+        let mut taken: Vec<&str> = minke_manifest::keys().map(|key| key.path).collect();
         documented.sort_unstable();
         taken.sort_unstable();
         assert_eq!(documented, taken);
@@ -298,8 +175,9 @@ mod tests {
             }
             let manifest = set_all(&pairs).unwrap_or_else(|e| panic!("{pair}: {e}"));
             // A key that is only spelled, and that nobody reads, would be lost on the way.
-            let wanted = serde_json::from_str(value).unwrap_or_else(|_| Value::from(value));
-            assert_eq!(value_at(&manifest.to_value(), key), Some(&wanted), "{pair}");
+            let wanted: Value = serde_json::from_str(value).unwrap_or_else(|_| Value::from(value));
+            let got = key.split('.').try_fold(&manifest.to_value(), |value, part| value.get(part)).cloned();
+            assert_eq!(got.as_ref(), Some(&wanted), "{pair}");
         }
     }
 }
