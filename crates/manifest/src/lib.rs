@@ -1,6 +1,7 @@
 //! Manifest: what a pod was declared to be.
 //!
-//! Here: the table of keys (a file a section: `pod`, `model`, `worker`, `sandbox`, `permissions`, `web`, `session`), what one
+//! Here: the table of keys (a file a section: `pod`, `model`, `worker`, `scope`, `sandbox`, `permissions`,
+//! `web`, `session`), what one
 //! layer says (`partial`), all layers together with the origin of every value (`resolve`), and the resolved form that
 //! stands in `session_start` (`Manifest`). Elsewhere: the files (`sources`), profiles (`lua`), what the values do.
 //! Invariant: every key is read by something and stands on its page (`the_keys_on_the_page_are_those_that_are_taken`).
@@ -17,6 +18,7 @@ pub mod profiles;
 mod resolve;
 mod sandbox;
 mod schema;
+mod scope;
 mod session;
 mod web;
 mod worker;
@@ -33,6 +35,7 @@ pub use pod::{Limits, PodSection};
 pub use resolve::{Layer, Resolved, Row, default_of, origins, resolve};
 pub use sandbox::{EnvSection, Network, SandboxMode, SandboxSection};
 pub use schema::schema;
+pub use scope::ScopeSection;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 pub use session::{HooksSection, SessionSection, SyncMode, check_budget};
@@ -47,6 +50,9 @@ pub struct Manifest {
     pub model: ModelSection,
     pub worker: WorkerSection,
     pub permissions: PermissionsSection,
+    /// What was declared; what a pod has stands in its session.
+    #[serde(skip_serializing_if = "ScopeSection::is_empty")]
+    pub scope: ScopeSection,
     pub sandbox: SandboxSection,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub web: Option<WebSection>,
@@ -55,6 +61,9 @@ pub struct Manifest {
     /// What the pod may spend over its whole session; what is absent is not limited.
     #[serde(skip_serializing_if = "Budget::is_empty")]
     pub budget: Budget,
+    /// What the file of the workspace said and may not say, each as an alert; no key.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub left_out: Vec<String>,
 }
 
 impl Manifest {

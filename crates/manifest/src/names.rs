@@ -7,15 +7,16 @@ use crate::key::Key;
 use crate::session::BUDGET;
 use crate::{
     EnvSection, HooksSection, Limits, ModelSection, PermissionsSection, PodSection, SandboxSection,
-    SessionSection, WebFetchSection, WebSearchSection, WebSection, WorkerSection,
+    ScopeSection, SessionSection, WebFetchSection, WebSearchSection, WebSection, WorkerSection,
 };
 
 /// Every section's rows, in the order in which they are shown.
-const TABLES: [&[Key]; 13] = [
+const TABLES: [&[Key]; 14] = [
     PodSection::KEYS,
     Limits::KEYS,
     ModelSection::KEYS,
     WorkerSection::KEYS,
+    ScopeSection::KEYS,
     SandboxSection::KEYS,
     EnvSection::KEYS,
     PermissionsSection::KEYS,

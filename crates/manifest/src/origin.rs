@@ -14,6 +14,8 @@ pub enum LayerKind {
     /// The person's `config.toml`.
     User,
     Profile,
+    /// A profile that the workspace brings along: what it says about permissions may tighten only.
+    Project,
     /// `.minke/config.toml`: may tighten only.
     Workspace,
     CommandLine,

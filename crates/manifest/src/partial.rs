@@ -86,6 +86,9 @@ impl Partial {
     pub fn of(manifest: &Manifest, from: &Origin) -> Result<Partial, ManifestError> {
         let mut value = manifest.to_value();
         // What is no key is nobody's to hand on.
+        if let Value::Object(sections) = &mut value {
+            sections.remove("left_out");
+        }
         for (section, hidden) in
             [("permissions", "rules"), ("permissions", "workspace_rule"), ("sandbox", "lifted")]
         {
@@ -113,6 +116,16 @@ impl Partial {
     /// Whether an optional section is there.
     pub fn has_section(&self, section: &str) -> bool {
         self.sections.contains_key(section)
+    }
+
+    /// Apart: what it says below a section, and the rest.
+    pub(crate) fn split(&self, section: &str) -> (Partial, Partial) {
+        let inside = |path: &str| path.strip_prefix(section).is_some_and(|rest| rest.starts_with('.'));
+        let (mut within, mut rest) = (Partial::default(), self.clone());
+        within.given =
+            self.given.iter().filter(|(path, _)| inside(path)).map(|(p, g)| (*p, g.clone())).collect();
+        rest.given.retain(|path, _| !inside(path));
+        (within, rest)
     }
 
     /// Leaves a key out.
@@ -273,7 +286,7 @@ impl Reading<'_> {
     }
 
     fn take(&mut self, key: &'static Key, value: &Value) {
-        if self.from.layer == LayerKind::Profile && !key.profile {
+        if matches!(self.from.layer, LayerKind::Profile | LayerKind::Project) && !key.profile {
             let what = format!("`{}` is not for profiles to say", key.path);
             let hint = "put it in config.toml, or give it with --set".to_owned();
             return self.problem(key.path, what, Some(hint));

@@ -116,6 +116,9 @@ pub fn resolve(selector: Option<&str>, parent: &Manifest) -> Result<Manifest, Pr
     let profile = select(selector)?;
     let mut child = parent.clone();
     child.budget = Default::default();
+    // Its scope is its loan.
+    child.scope = Default::default();
+    child.left_out.clear();
     // That it may answer is the person's word about the parent alone.
     child.permissions.may_answer = false;
     if profile == Profile::Default {

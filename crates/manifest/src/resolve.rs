@@ -52,10 +52,14 @@ pub fn resolve(layers: &[Layer]) -> Result<Resolved, ManifestError> {
     sorted.sort_by_key(|layer| layer.kind);
     let mut whole = Tightening { given: Partial::default(), rules: Vec::new(), alerts: Vec::new() };
     for layer in sorted {
-        if layer.kind == LayerKind::Workspace {
-            whole.workspace(&layer.values);
-        } else {
-            whole.given = whole.given.over(layer.values.clone());
+        match layer.kind {
+            LayerKind::Workspace => whole.workspace(&layer.values),
+            LayerKind::Project => {
+                let (permissions, rest) = layer.values.split("permissions");
+                whole.given = whole.given.over(rest);
+                whole.workspace(&permissions);
+            }
+            _ => whole.given = whole.given.over(layer.values.clone()),
         }
     }
     let Tightening { given, rules, alerts } = whole;
