@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use minke_client::Home;
 use minke_exec::clone;
-use minke_manifest::{Manifest, ModelSection, Network, Posture, SandboxMode};
+use minke_manifest::{Manifest, ModelSection, Network, SandboxMode, ScopeSection};
 use minke_pod::{Moment, NewSession, Task, new_session};
 use minke_record::{Actor, InputSegment, Permission, PodName, Scope, ScopeRule, SessionId};
 use minke_registry::Runtime;
@@ -50,9 +50,10 @@ pub(crate) fn create(
 ) -> Result<(SessionId, OwnedFd), Failure> {
     let cwd = working_directory(new.cwd.as_deref(), around)?;
     let manifest = manifest(&new, &cwd, around)?;
-    let name = pod_name(new.name.as_deref(), &cwd, home)?;
+    let declared = manifest.pod.name.as_deref();
+    let name = pod_name(new.name.as_deref(), declared, &cwd, home)?;
     let session = SessionId(ids().next_uuid());
-    let desk = Desk::set_up(new.place, &cwd, home, &name, session)?;
+    let desk = Desk::set_up(new.place, &cwd, (home, &manifest.scope), &name, session)?;
     let cloned = desk.clone.clone();
     create_at(desk, Named { session, name, manifest }, new.task, around, home).inspect_err(|_| {
         // What stopped it is what the person must hear of; `gc` finds what even this leaves.
@@ -119,20 +120,32 @@ impl Desk {
     fn set_up(
         place: Place,
         cwd: &Path,
-        home: &Home,
+        (home, declared): (&Home, &ScopeSection),
         name: &PodName,
         session: SessionId,
     ) -> Result<Desk, Failure> {
-        let scope = match place {
-            Place::Here => Scope::write(text(cwd)?),
-            Place::ReadOnly => Scope { allow: vec![reading(cwd)?], deny: Vec::new() },
-            Place::Clone => return Desk::in_a_clone(cwd, home, name, session),
-        };
+        if place == Place::Clone {
+            return Desk::in_a_clone(cwd, (home, declared), name, session);
+        }
+        let mut scope = Scope::write(text(&Surroundings::workspace(cwd))?);
+        if !declared.allow.is_empty() {
+            scope.allow.clone_from(&declared.allow);
+        }
+        scope.deny.clone_from(&declared.deny);
+        if place == Place::ReadOnly {
+            scope.allow.iter_mut().for_each(|rule| rule.permission = Permission::Read);
+        }
         Ok(Desk { cwd: cwd.to_owned(), scope, clone: None })
     }
 
-    /// In the clone, at the place that the directory has in its workspace.
-    fn in_a_clone(cwd: &Path, home: &Home, name: &PodName, session: SessionId) -> Result<Desk, Failure> {
+    /// In the clone, at the place that the directory has in its workspace. What is declared of the workspace holds in the
+    /// clone.
+    fn in_a_clone(
+        cwd: &Path,
+        (home, declared): (&Home, &ScopeSection),
+        name: &PodName,
+        session: SessionId,
+    ) -> Result<Desk, Failure> {
         let workspace = Surroundings::workspace(cwd);
         let into = crate::gc::clones(&home.paths).join(session.to_string());
         let cloned = clone::make(&workspace, &into, name, session)
@@ -145,6 +158,20 @@ impl Desk {
         // A directory that was never committed is not in the clone.
         let cwd = place.ok().filter(|place| place.is_dir()).unwrap_or_else(|| path.clone());
         let mut scope = Scope::write(text(&path)?);
+        let moved = |rules: &[ScopeRule]| -> Result<Vec<ScopeRule>, Failure> {
+            let moved = rules.iter().map(|rule| match Path::new(&rule.target).strip_prefix(&workspace) {
+                Ok(rest) if rest.as_os_str().is_empty() => {
+                    Ok(ScopeRule { target: text(&path)?, ..rule.clone() })
+                }
+                Ok(rest) => Ok(ScopeRule { target: text(&path.join(rest))?, ..rule.clone() }),
+                Err(_) => Ok(rule.clone()),
+            });
+            moved.collect()
+        };
+        if !declared.allow.is_empty() {
+            scope.allow = moved(&declared.allow)?;
+        }
+        scope.deny = moved(&declared.deny)?;
         scope.allow.push(reading(&cloned.objects)?);
         Ok(Desk { cwd, scope, clone: Some(into) })
     }
@@ -168,23 +195,13 @@ pub(crate) fn working_directory(wish: Option<&Path>, around: &Surroundings) -> R
     Ok(dir)
 }
 
-/// The defaults with everything that was said. Files are named from where the person stands. The model is had
-/// once, as the pod will have it in `cwd`, so that a wrong one is refused now.
+/// What files and command line declare. Files are named from where the person stands. The model is had once, as the pod
+/// will have it in `cwd`, so that a wrong one is refused now.
 fn manifest(new: &NewPod, cwd: &Path, around: &Surroundings) -> Result<Manifest, Failure> {
-    let mut manifest = crate::settings::manifest(&new.set)?;
+    let mut manifest = crate::settings::declare(new, cwd, around)?.manifest;
     if let Network::Hosts(hosts) = &manifest.sandbox.network {
         minke_exec::address::HostRules::list(hosts)
             .map_err(|e| Failure::usage("sandbox.network names a host that cannot be granted").why(e))?;
-    }
-    if let Some(budget) = &new.budget {
-        // What is said here counts before a key of the manifest.
-        let said = crate::budget::parse(budget)?;
-        let set = &mut manifest.budget;
-        set.usd = said.usd.or(set.usd);
-        set.tokens = said.tokens.or(set.tokens);
-        set.turns = said.turns.or(set.turns);
-        set.wall_s = said.wall_s.or(set.wall_s);
-        set.children = said.children.or(set.children);
     }
     if new.unsandboxed {
         manifest.sandbox.mode = SandboxMode::Off;
@@ -193,12 +210,7 @@ fn manifest(new: &NewPod, cwd: &Path, around: &Surroundings) -> Result<Manifest,
     for path in &new.lift {
         manifest.sandbox.lifted.push(text(&crate::lift::lifted(path, cwd, &hidden)?)?);
     }
-    if let Some(posture) = &new.posture {
-        manifest.permissions.posture = Some(posture.parse::<Posture>().map_err(Failure::usage)?);
-    }
-    if let Some(reference) = &new.model {
-        manifest.model.reference = Some(reference.clone());
-    } else if nothing_is_said(&manifest.model) {
+    if nothing_is_said(&manifest.model) {
         manifest.model.reference = around.variable(MODEL_VARIABLE);
     }
     if nothing_is_said(&manifest.model) {
@@ -250,8 +262,8 @@ fn hidden(around: &Surroundings) -> Result<Vec<PathBuf>, Failure> {
     Ok(home.into_iter().map(PathBuf::from).chain(ours).collect())
 }
 
-/// The name that was wished, or the directory's, numbered if a live pod has it.
-fn pod_name(wish: Option<&str>, cwd: &Path, home: &Home) -> Result<PodName, Failure> {
+/// The name that was wished; else the declared one or the directory's, numbered if a live pod has it.
+fn pod_name(wish: Option<&str>, declared: Option<&str>, cwd: &Path, home: &Home) -> Result<PodName, Failure> {
     let look = Runtime::new(&home.paths).look()?;
     if let Some(wish) = wish {
         let name: PodName = wish.parse().map_err(Failure::usage)?;
@@ -265,8 +277,8 @@ fn pod_name(wish: Option<&str>, cwd: &Path, home: &Home) -> Result<PodName, Fail
         }
         return Ok(name);
     }
-    let base = cwd.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-    let base = PodName::from_any(&base);
+    let directory = cwd.file_name().map(|name| name.to_string_lossy().into_owned());
+    let base = PodName::from_any(&declared.map(str::to_owned).or(directory).unwrap_or_default());
     let numbered = std::iter::once(base.clone())
         .chain((2..).map(|number| PodName::from_any(&format!("{:.34}-{number}", base.as_str()))));
     Ok(numbered.into_iter().find(|name| look.by_name(name).is_none()).unwrap_or(base))

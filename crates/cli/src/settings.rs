@@ -1,22 +1,77 @@
-//! `--set KEY=VALUE`: keys of the manifest by their dotted names.
+//! What a person declares: `--set KEY=VALUE`, options that stand for keys, and the files behind them.
 //!
-//! Here: what is said when a pair cannot be used. Elsewhere: the keys and what values mean (`manifest`), the rest of what
-//! makes a session (`create`).
+//! Here: the command line as a layer, and what is said when something cannot be used. Elsewhere: the keys and what values
+//! mean (`manifest`), the files (`sources`), the rest of what makes a session (`create`).
 //! Invariant: the keys that are taken are those of the page, and each of them reaches the manifest
 //! (`the_keys_on_the_page_are_those_that_are_taken`).
 
-use minke_manifest::{Layer, LayerKind, Manifest, ManifestError, Origin, Partial, resolve};
+use std::path::Path;
 
+use minke_manifest::{LayerKind, ManifestError, Origin, Partial};
+use minke_sources::{Asked, Declared, SourcesError};
+use serde_json::json;
+
+use crate::around::Surroundings;
+use crate::create::NewPod;
 use crate::failure::Failure;
 
+/// How many things that are wrong are told at once.
+const TOLD: usize = 20;
 const PAGE: &str = "docs/cli.md lists the keys";
 
-/// The defaults with everything that was set.
-pub(crate) fn manifest(pairs: &[String]) -> Result<Manifest, Failure> {
-    let layer = Layer { kind: LayerKind::CommandLine, values: values(pairs)? };
-    let resolved =
-        resolve(&[layer]).map_err(|e| told(Failure::usage("a value given with --set cannot be used"), &e))?;
-    Ok(resolved.manifest)
+/// What files and the command line declare for a pod in `cwd`.
+pub(crate) fn declare(new: &NewPod, cwd: &Path, around: &Surroundings) -> Result<Declared, Failure> {
+    let workspace = Surroundings::workspace(cwd);
+    let paths = around.paths()?;
+    let asked = Asked {
+        config: &paths.config,
+        workspace: &workspace,
+        here: &around.cwd,
+        said: said(new)?,
+        trusted: is_trusted(&workspace, &paths.data),
+        profile: None,
+    };
+    minke_sources::declare(asked).map_err(|e| undeclared(&e))
+}
+
+/// Where trust cannot be looked up, nobody is trusted; the pod says so when it starts.
+fn is_trusted(workspace: &Path, data: &Path) -> bool {
+    let found = minke_trust::look(workspace);
+    minke_trust::TrustStore::in_data(data).standing(&found).is_ok_and(|standing| standing.holds())
+}
+
+/// Why there is no manifest.
+pub(crate) fn undeclared(error: &SourcesError) -> Failure {
+    let failure = Failure::usage("what this pod is declared to be cannot be used").code("invalid_config");
+    match error {
+        SourcesError::Manifest(inner) => {
+            let failure = inner.problems.iter().take(TOLD).fold(failure, |failure, problem| {
+                failure.why(format!("{}: {}", problem.origin, problem.what))
+            });
+            failure.hint(error.hint())
+        }
+        other => failure.why(other).hint(error.hint()),
+    }
+}
+
+/// What the command line says: options that stand for keys count before `--set`.
+fn said(new: &NewPod) -> Result<Partial, Failure> {
+    let budget = new.budget.as_deref().map(crate::budget::parse).transpose()?;
+    let options = [
+        ("--model", new.model.as_ref().map(|model| json!({ "model": { "ref": model } }))),
+        ("--posture", new.posture.as_ref().map(|posture| json!({ "permissions": { "posture": posture } }))),
+        ("--name", new.name.as_ref().map(|name| json!({ "pod": { "name": name } }))),
+        ("--budget", budget.map(|budget| json!({ "budget": budget }))),
+    ];
+    let mut said = values(&new.set)?;
+    for (option, table) in options {
+        let Some(table) = table else { continue };
+        let from = Origin::new(LayerKind::CommandLine, option);
+        let one = Partial::read(&table, &from, &|_| None)
+            .map_err(|e| told(Failure::usage(format!("`{option}` cannot be used")), &e))?;
+        said = said.over(one);
+    }
+    Ok(said)
 }
 
 /// What was set, pair by pair.
@@ -61,13 +116,16 @@ pub(crate) fn distance(a: &str, b: &str) -> usize {
 
 #[cfg(test)]
 mod tests {
+    use minke_manifest::{Layer, Manifest, resolve};
     use serde_json::Value;
 
     use super::*;
 
     fn set_all(pairs: &[&str]) -> Result<Manifest, String> {
         let pairs: Vec<String> = pairs.iter().map(ToString::to_string).collect();
-        manifest(&pairs).map_err(|failure| failure.text())
+        let values = values(&pairs).map_err(|failure| failure.text())?;
+        let resolved = resolve(&[Layer { kind: LayerKind::CommandLine, values }]);
+        resolved.map(|resolved| resolved.manifest).map_err(|e| e.to_string())
     }
 
     #[test]

@@ -488,6 +488,7 @@ fn boot(
     let found = routes::look_up(&state.manifest.model, around, models);
     let tools: Vec<ToolSpec> = kit.tools.iter().map(|tool| tool.spec()).collect();
     let mut notices = kit.notices.clone();
+    notices.extend(state.manifest.left_out.iter().cloned());
     if found.route.is_none() {
         notices.push(format!("no model: {}", found.no_route));
     }

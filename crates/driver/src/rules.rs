@@ -21,6 +21,8 @@ pub const MANAGED: &str = "/etc/minke/policy.toml";
 /// The file's name in the configuration directory, and below a workspace.
 pub const FILE: &str = "policy.toml";
 const OF_WORKSPACE: &str = ".minke/policy.toml";
+/// Where else a workspace may ask and deny.
+const SETTINGS_OF_WORKSPACE: &str = ".minke/config.toml";
 /// The longest rule file that is read.
 const FILE_BYTES: u64 = 1024 * 1024;
 
@@ -125,13 +127,20 @@ impl Loaded {
     }
 }
 
-/// The rules that came with a pod's configuration; it is a person's.
+/// The rules that came with a pod's configuration.
 fn declared(own: &PermissionsSection) -> Vec<Placed> {
     let place = |rule: Rule, origin: &str| Placed { layer: Layer::User, origin: origin.to_owned(), rule };
     let rules = own.rule.iter().map(|rule| place(rule.clone(), "permissions.rule"));
+    // What the workspace's settings ask or deny is a layer of its own: beside a person's rule it could be the more
+    // specific one, and loosen.
+    let workspace = own.workspace_rule.iter().map(|rule| Placed {
+        layer: Layer::Workspace,
+        origin: SETTINGS_OF_WORKSPACE.to_owned(),
+        rule: rule.clone(),
+    });
     let least = own.default_action.clone().filter(|action| !matches!(action, Judgement::Other(_)));
     let least = least.map(|action| place(Rule::everything(action), "permissions.default_action"));
-    rules.chain(least).collect()
+    rules.chain(least).chain(workspace).collect()
 }
 
 /// The rules of a live pod, and how their files looked when they were read.

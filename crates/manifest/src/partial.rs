@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 
 use crate::Manifest;
 use crate::form::Refused;
-use crate::key::{Key, Merge};
+use crate::key::{Key, Merge, Workspace};
 use crate::names::{self, OPTIONAL};
 use crate::origin::{LayerKind, ManifestError, Origin, Problem};
 
@@ -144,6 +144,9 @@ impl Partial {
         for (path, given) in &mut self.given {
             let Some(key) = names::key(path) else { continue };
             let origin = given.origin.clone();
+            if origin.layer == LayerKind::Workspace && key.workspace == Workspace::Nothing {
+                continue;
+            }
             let done = (key.places)(&mut given.value, &mut |place| each(key, &origin, place));
             if let Err(why) = done {
                 let what = format!("`{path}` names a path that cannot be used: {why}");
@@ -290,6 +293,12 @@ impl Reading<'_> {
             let what = format!("`{}` is not for profiles to say", key.path);
             let hint = "put it in config.toml, or give it with --set".to_owned();
             return self.problem(key.path, what, Some(hint));
+        }
+        if self.from.layer == LayerKind::Workspace && key.workspace == Workspace::Nothing {
+            // It will be left out whatever it says.
+            let origin = self.from.at((self.lines)(key.path));
+            self.partial.given.insert(key.path, Given { value: value.clone(), origin, parts: Vec::new() });
+            return;
         }
         match (key.read)(value) {
             Ok(read) => {

@@ -1,11 +1,16 @@
 //! `pod`: the process and its bounds.
 
-use crate::form::{Count, Seconds};
+use minke_record::PodName;
+use serde_json::{Value, json};
+
+use crate::form::{Count, Form, Refused, Seconds};
 use crate::key::section;
 
 section! {
     /// The process of a pod.
     PodSection at "pod" {
+        /// The pod's name, with a number if a live pod has it; if absent from the profile or the directory. Never inherited.
+        name: Option<String> = None, NameForm, Override, Nothing, false;
         /// Seconds without client, child, command or run after which the process ends; 0 = never.
         idle_exit: u64 = 30 * 60, Seconds, Override, Nothing, false;
     }
@@ -31,4 +36,22 @@ section! {
         pods_per_user: u64 = 256, Count, Override, Lower, false;
     }
     besides {}
+}
+
+/// A name that a pod can have.
+pub(crate) struct NameForm;
+
+impl Form for NameForm {
+    fn word() -> String {
+        "a name of 1 to 40 letters, digits and hyphens (a-z, 0-9, -), no hyphen first".to_owned()
+    }
+
+    fn schema() -> Value {
+        json!({ "type": "string", "pattern": "^[a-z0-9][a-z0-9-]{0,39}$" })
+    }
+
+    fn read(value: &Value) -> Result<Value, Refused> {
+        value.as_str().ok_or(None)?.parse::<PodName>().map_err(|_| None)?;
+        Ok(value.clone())
+    }
 }

@@ -119,6 +119,7 @@ pub fn resolve(selector: Option<&str>, parent: &Manifest) -> Result<Manifest, Pr
     // Its scope is its loan.
     child.scope = Default::default();
     child.left_out.clear();
+    child.pod.name = None;
     // That it may answer is the person's word about the parent alone.
     child.permissions.may_answer = false;
     if profile == Profile::Default {

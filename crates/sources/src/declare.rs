@@ -2,11 +2,14 @@
 
 use std::path::Path;
 
-use minke_manifest::{Layer, LayerKind, Manifest, Partial, Resolved, resolve};
+use minke_manifest::{Layer, LayerKind, Manifest, Partial, Problem, Resolved, Workspace, resolve};
 
 use crate::SourcesError;
 use crate::config;
 use crate::places::{From, settle};
+
+/// How many alerts a manifest keeps: a workspace's file may be long.
+const ALERTS: usize = 64;
 
 /// What a pod is to be made of.
 #[derive(Debug, Clone)]
@@ -18,6 +21,8 @@ pub struct Asked<'a> {
     pub here: &'a Path,
     /// What the command line says: `--set`, and options that stand for keys.
     pub said: Partial,
+    /// Whether the person trusts the workspace as it is.
+    pub trusted: bool,
     /// The profile that was chosen.
     pub profile: Option<Layer>,
 }
@@ -28,16 +33,22 @@ pub struct Declared {
     pub manifest: Manifest,
     /// The same with the origin of every value.
     pub resolved: Resolved,
+    /// What was left out of the workspace's file, or waits until it is trusted.
+    pub alerts: Vec<Problem>,
 }
 
-/// The manifest of all layers. The file of a workspace counts whether or not anybody trusts it: it can only tighten.
+/// The manifest of all layers. What tightens in the file of a workspace counts at once, the rest once it is trusted.
 pub fn declare(asked: Asked<'_>) -> Result<Declared, SourcesError> {
     let mut layers = Vec::new();
     if let Some(values) = config::user(asked.config)? {
         layers.push(Layer { kind: LayerKind::User, values });
     }
     layers.extend(asked.profile);
-    if let Some(values) = config::workspace(asked.workspace)? {
+    let mut waiting = Vec::new();
+    if let Some(mut values) = config::workspace(asked.workspace)? {
+        if !asked.trusted {
+            (values, waiting) = untrusted(values);
+        }
         layers.push(Layer { kind: LayerKind::Workspace, values });
     }
     layers.push(Layer { kind: LayerKind::CommandLine, values: asked.said });
@@ -47,6 +58,22 @@ pub fn declare(asked: Asked<'_>) -> Result<Declared, SourcesError> {
     }
     let resolved = resolve(&layers)?;
     let mut manifest = resolved.manifest.clone();
-    manifest.left_out = resolved.alerts.iter().map(ToString::to_string).collect();
-    Ok(Declared { manifest, resolved })
+    let alerts: Vec<Problem> = resolved.alerts.iter().cloned().chain(waiting).collect();
+    manifest.left_out = alerts.iter().take(ALERTS).map(ToString::to_string).collect();
+    Ok(Declared { manifest, resolved, alerts })
+}
+
+/// What counts of a workspace's file that nobody trusts, and what waits.
+fn untrusted(values: Partial) -> (Partial, Vec<Problem>) {
+    let waits: Vec<Problem> = values
+        .iter()
+        .filter(|(key, _)| key.workspace == Workspace::Set)
+        .map(|(key, given)| Problem {
+            origin: given.origin.clone(),
+            key: key.path.to_owned(),
+            what: format!("`{}` is ignored until you trust this workspace (`minke trust`)", key.path),
+            hint: None,
+        })
+        .collect();
+    (waits.iter().fold(values, |values, problem| values.without(&problem.key)), waits)
 }
