@@ -49,9 +49,10 @@ pub(crate) fn create(
     home: &Home,
 ) -> Result<(SessionId, OwnedFd), Failure> {
     let cwd = working_directory(new.cwd.as_deref(), around)?;
-    let manifest = manifest(&new, &cwd, around)?;
-    let declared = manifest.pod.name.as_deref();
-    let name = pod_name(new.name.as_deref(), declared, &cwd, home)?;
+    let mut manifest = manifest(&new, &cwd, around)?;
+    // From here on the session says what it is called.
+    let declared = manifest.pod.name.take();
+    let name = pod_name(new.name.as_deref(), declared.as_deref(), &cwd, home)?;
     let session = SessionId(ids().next_uuid());
     let desk = Desk::set_up(new.place, &cwd, (home, &manifest.scope), &name, session)?;
     let cloned = desk.clone.clone();

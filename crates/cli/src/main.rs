@@ -7,6 +7,7 @@ mod attach;
 mod budget;
 mod card;
 mod chorus;
+mod config;
 mod create;
 mod doctor;
 mod exec;
@@ -122,6 +123,9 @@ enum Command {
     /// What the rules say to a call, and the rules themselves
     #[command(subcommand)]
     Policy(policy::Policy),
+    /// What a pod here would be declared to be, where each value comes from, and your own settings
+    #[command(subcommand)]
+    Config(config::Config),
     /// Where everything lies
     Paths(paths::Paths),
     /// A script served over loopback HTTP in all four wire formats, to test any client against
@@ -184,6 +188,7 @@ fn run(command: Command, around: &Surroundings, screen: &Screen) -> Result<Exit,
         Command::Paths(paths) => return paths::run(&paths, around, screen),
         Command::Trust(trust) => return trust::run(&trust, around, screen),
         Command::Policy(policy) => return policy::run(policy, around, screen),
+        Command::Config(config) => return config::run(config, around, screen),
         Command::Schema(schema) => return schema::run(&schema, screen),
         Command::Asks(asks) => return answer::list(&asks, around, screen),
         _ => {}
@@ -229,6 +234,7 @@ async fn talk(command: Command, around: &Surroundings, screen: &Screen) -> Resul
         | Command::Paths(_)
         | Command::Trust(_)
         | Command::Policy(_)
+        | Command::Config(_)
         | Command::Schema(_)
         | Command::Asks(_)
         | Command::Pod(_) => Err(Failure::new(Exit::Failed, "this command does not talk to a pod")),

@@ -27,7 +27,7 @@ pub use key::{Key, Merge, Workspace};
 pub use minke_policy::Posture;
 use minke_record::Budget;
 pub use model::ModelSection;
-pub use names::{is_section, key, keys, nearest_key};
+pub use names::{is_section, key, keys, nearest_key, not_a_key};
 pub use origin::{LayerKind, ManifestError, Origin, Problem};
 pub use partial::{Given, Lines, Partial, entry_of};
 pub use permissions::PermissionsSection;

@@ -76,7 +76,7 @@ pub(crate) fn is_old(path: &str) -> bool {
 }
 
 /// What is to be said about a name that is no key: what is wrong, and what to do.
-pub(crate) fn unknown(path: &str) -> (String, Option<String>) {
+pub fn not_a_key(path: &str) -> (String, Option<String>) {
     if let Some((old, new)) = OLD.into_iter().find(|(old, _)| *old == path) {
         return (format!("`{old}` is an old key: it is `{new}` now"), None);
     }

@@ -268,7 +268,7 @@ impl Reading<'_> {
         let old: Vec<String> = below.filter(|path| names::is_old(path)).collect();
         let named = if old.is_empty() { vec![path.to_owned()] } else { old };
         for path in named {
-            let (what, hint) = names::unknown(&path);
+            let (what, hint) = names::not_a_key(&path);
             self.problem(&path, what, hint);
         }
     }

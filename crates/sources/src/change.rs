@@ -49,11 +49,13 @@ pub fn set(config: &Path, pair: &str, here: &Path) -> Result<Changed, SourcesErr
         }
         Ok(())
     })?;
-    let value = partial.get(entry.map_or(name, |(key, _)| key.path)).map(|given| match entry {
-        Some((_, entry)) => given.value.get(entry).cloned().unwrap_or_default(),
-        None => given.value.clone(),
-    });
-    Ok(Changed { path: config.join(CONFIG), key: name.to_owned(), value })
+    let value = match entry {
+        Some((key, entry)) => partial.get(key.path).and_then(|given| given.value.get(entry)).cloned(),
+        None => partial.get(name).map(|given| given.value.clone()),
+    };
+    // A section that was given whole is shown as it was given.
+    let whole = || pair.split_once('=').and_then(|(_, text)| serde_json::from_str(text).ok());
+    Ok(Changed { path: config.join(CONFIG), key: name.to_owned(), value: value.or_else(whole) })
 }
 
 /// Takes a key out of the person's file.
