@@ -9,7 +9,7 @@ use minke_model::ModelEvent;
 use minke_pod::{
     CallEnd, Effect, FileFound, Given, HooksSaid, Input, Refusal, ReplyTo, Step, Timer, TreeNews, What,
 };
-use minke_record::{CallId, Millis, PodName, Scope, SessionId};
+use minke_record::{CallId, ErrorCode, Millis, PodName, Scope, SessionId};
 
 use super::hand::Errand;
 use super::mind::Mind;
@@ -60,6 +60,8 @@ pub(super) struct Life {
     pub(super) timers: BTreeMap<Timer, Millis>,
     /// Who waits for which reply.
     pub(super) askers: BTreeMap<ReplyTo, (Key, u64)>,
+    /// The newest input was refused since the budget is spent: it can rest with a run that could be resumed.
+    pub(super) broke: bool,
 }
 
 /// A request that is open at the model.
@@ -85,6 +87,7 @@ impl Life {
             request: None,
             timers: BTreeMap::new(),
             askers: BTreeMap::new(),
+            broke: false,
         }
     }
 
@@ -113,10 +116,15 @@ impl Tree {
         let Some(process) = self.processes.get_mut(&key) else { return Ok(()) };
         let session = process.session;
         let Some(life) = &mut process.life else { return Ok(()) };
-        let again = self.watch.is_received(session, &what);
-        let mut step = life.mind.step(Input { now, seed, what: what.clone() });
+        // Kept only for a flaw that takes it once more.
+        let again = self.flaw.is_some() && self.watch.is_received(session, &what);
+        let again = again.then(|| what.clone());
+        let mut step = life.mind.step(Input { now, seed, what });
+        life.broke = step.replies.iter().any(|reply| {
+            reply.result.as_ref().is_err_and(|refusal| refusal.code == ErrorCode::BudgetExceeded)
+        });
         if let Some(flaw) = self.flaw {
-            spoil(flaw, &mut step, again.then_some(&what), life.mind.state().next_seq, now);
+            spoil(flaw, &mut step, again.as_ref(), life.mind.state().next_seq, now);
         }
         let log = self.sessions.get_mut(&session).ok_or("a process has no session")?;
         let from = log.append(std::mem::take(&mut step.entries));

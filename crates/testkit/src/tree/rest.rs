@@ -137,10 +137,14 @@ impl Tree {
             let order = super::person::answer(ask.id, ask.ask == AskKind::Question);
             return self.tells(key, order);
         }
-        if self.minds == Minds::Product && state.resumable().is_some() && state.facts.run.is_none() {
+        if self.can_be_resumed(life) && state.facts.run.is_none() {
             return self.tells(key, Order::Resume { detail: None });
         }
         Ok(())
+    }
+
+    fn can_be_resumed(&self, life: &super::life::Life) -> bool {
+        self.minds == Minds::Product && life.mind.state().resumable().is_some() && !life.broke
     }
 
     fn is_restless(&self, key: Key) -> bool {
@@ -149,7 +153,7 @@ impl Tree {
         let facts = &life.mind.state().facts;
         facts.run.is_some()
             || !facts.asks.is_empty()
-            || self.minds == Minds::Product && life.mind.state().resumable().is_some()
+            || self.can_be_resumed(life)
             || !life.inbox.is_empty()
             || life.waits_for_sync()
             || process.leaves.is_some()
