@@ -120,8 +120,10 @@ pub(crate) fn sim(args: &[String]) -> Result<(), String> {
     } else {
         ("sim", "MINKE_SIM_SEED", "MINKE_SIM_LONG")
     };
-    let mut command =
-        cargo(&["test", "--release", "-p", "minke-testkit", "--test", test, "--", "--nocapture"]);
+    // What the tree runs through is optimised in the dev profile too: a second build would cost more than it saves.
+    let profile = if tree { "dev" } else { "release" };
+    let test = ["test", "--profile", profile, "-p", "minke-testkit", "--test", test, "--", "--nocapture"];
+    let mut command = cargo(&test);
     let mut args = args.iter();
     while let Some(arg) = args.next() {
         match arg.as_str() {
