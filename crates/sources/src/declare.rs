@@ -2,7 +2,9 @@
 
 use std::path::Path;
 
-use minke_manifest::{Layer, LayerKind, Manifest, Partial, Problem, Resolved, Workspace, resolve};
+use minke_manifest::{Layer, LayerKind, Manifest, Origin, Partial, Problem, Resolved, Workspace, resolve};
+
+use minke_trust::Why;
 
 use crate::SourcesError;
 use crate::config;
@@ -45,9 +47,18 @@ pub fn declare(asked: Asked<'_>) -> Result<Declared, SourcesError> {
     }
     layers.extend(asked.profile);
     let mut waiting = Vec::new();
-    if let Some(mut values) = config::workspace(asked.workspace)? {
+    let settings = match config::workspace(asked.workspace) {
+        Err(SourcesError::Refused(refused)) if is_no_file(&refused.why) => {
+            waiting.push(ignored(asked.workspace, &refused));
+            None
+        }
+        settings => settings?,
+    };
+    if let Some(mut values) = settings {
         if !asked.trusted {
-            (values, waiting) = untrusted(values);
+            let (counts, waits) = untrusted(values);
+            values = counts;
+            waiting.extend(waits);
         }
         layers.push(Layer { kind: LayerKind::Workspace, values });
     }
@@ -61,6 +72,17 @@ pub fn declare(asked: Asked<'_>) -> Result<Declared, SourcesError> {
     let alerts: Vec<Problem> = resolved.alerts.iter().cloned().chain(waiting).collect();
     manifest.left_out = alerts.iter().take(ALERTS).map(ToString::to_string).collect();
     Ok(Declared { manifest, resolved, alerts })
+}
+
+/// Whether no file of this workspace lies there: a link leads elsewhere, and what waits or is a device says nothing.
+fn is_no_file(why: &Why) -> bool {
+    matches!(why, Why::Link | Why::Kind(_) | Why::Mounted | Why::Swapped | Why::Outside | Why::Name)
+}
+
+fn ignored(workspace: &Path, refused: &minke_trust::Refused) -> Problem {
+    let file = workspace.join(config::OF_WORKSPACE).display().to_string();
+    let origin = Origin::new(LayerKind::Workspace, file);
+    Problem { origin, key: String::new(), what: refused.to_string(), hint: None }
 }
 
 /// What counts of a workspace's file that nobody trusts, and what waits.
