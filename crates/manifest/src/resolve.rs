@@ -6,6 +6,7 @@
 //! (`the_cascade`).
 
 use std::collections::BTreeMap;
+use std::sync::LazyLock;
 
 use serde_json::{Map, Value};
 
@@ -124,8 +125,9 @@ pub fn default_of(key: &Key) -> Option<Value> {
     if key.path == "web.search.timeout_s" {
         return Some(WebSearchSection::TIMEOUT.into());
     }
-    let whole = Manifest { web: Some(Default::default()), ..Manifest::default() }.to_value();
-    at(&whole, key.path).cloned()
+    static WHOLE: LazyLock<Value> =
+        LazyLock::new(|| Manifest { web: Some(Default::default()), ..Manifest::default() }.to_value());
+    at(&WHOLE, key.path).cloned()
 }
 
 /// What stands under a dotted name.
