@@ -1,6 +1,8 @@
 //! The cascade: every key in every layer, its origin, and ten thousand random layers against an independent reading of
 //! the rules.
 
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on ends")]
+
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 use std::time::Instant;
