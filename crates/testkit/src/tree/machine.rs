@@ -124,12 +124,13 @@ impl Machine {
         Ok(name)
     }
 
-    /// Gives the ticket of the new row.
+    /// Gives the ticket of the new row. `line`: all above one that is woken, nearest first.
     pub(super) fn lend(
         &mut self,
         lender: SessionId,
         (session, name): (SessionId, &PodName),
         scope: &Scope,
+        line: Vec<SessionId>,
     ) -> Result<String, RegistryError> {
         self.reclaim();
         self.tickets += 1;
@@ -141,7 +142,7 @@ impl Machine {
             scope: scope.clone(),
             apart: Scope::default(),
             limits: self.limits,
-            line: Vec::new(),
+            line,
             patience: Duration::from_millis(TICKET_MS),
         };
         let place = Row {

@@ -103,17 +103,22 @@ impl Tree {
                 }
                 start.at = At::Lend;
             }
-            At::Lend => match self.machine.lend(me, (start.child, &start.name), &start.scope) {
-                Ok(ticket) => {
-                    self.scopes_changed = true;
-                    start.ticket = ticket;
-                    start.at = At::Create;
+            At::Lend => {
+                // Of a new one the table knows who is above it; one that is woken says so itself, as its log has it.
+                let new = start.spawning.is_some();
+                let line = if new { Vec::new() } else { self.ancestors(start.child) };
+                match self.machine.lend(me, (start.child, &start.name), &start.scope, line) {
+                    Ok(ticket) => {
+                        self.scopes_changed = true;
+                        start.ticket = ticket;
+                        start.at = At::Create;
+                    }
+                    Err(refused) => {
+                        self.refused(&refused);
+                        return Ok(start.undo(At::Widen, ErrorCode::Conflict, refused.to_string()));
+                    }
                 }
-                Err(refused) => {
-                    self.refused(&refused);
-                    return Ok(start.undo(At::Widen, ErrorCode::Conflict, refused.to_string()));
-                }
-            },
+            }
             At::Create => return self.create(key, start),
             At::Launch => {
                 self.met("a child's process was started");
