@@ -107,7 +107,8 @@ fn promises_are_kept() -> Result<(), String> {
 /// Writes golden files anew. The tests that compare them write instead when they see `MINKE_BLESS`.
 pub(crate) fn schema() -> Result<(), String> {
     must(cargo(&["test", "-q", "-p", "minke-protocol", "--all-features"]).env("MINKE_BLESS", "1"))?;
-    println!("golden files written; `git diff crates/protocol` shows what changed");
+    must(cargo(&["test", "-q", "-p", "minke-manifest", "--test", "schema"]).env("MINKE_BLESS", "1"))?;
+    println!("golden files written; `git diff crates/protocol schema` shows what changed");
     Ok(())
 }
 

@@ -2,7 +2,8 @@
 //!
 //! Here: from a table (a file, a profile) or from `--set` to a partial, and one partial over another. Elsewhere: the rows
 //! that say what a value may be and how it merges (`key`), all layers together (`resolve`).
-//! Invariant: merging is associative (`merging_is_associative`), and what is not understood is an error, never left out
+//! Invariant: merging is associative
+//! (`a_workspace_never_loosens_and_merging_is_associative`), and what is not understood is an error, never left out
 //! (`what_is_no_key_is_refused_with_what_was_meant`).
 
 use std::collections::BTreeMap;

@@ -2,7 +2,7 @@
 //!
 //! Here: the order of layers, and what the file of a workspace may do. Elsewhere: what one layer says (`partial`), the files
 //! (`sources`).
-//! Invariants: a workspace never loosens (`a_workspace_never_loosens`); each value has the origin of the layer that said it
+//! Invariants: a workspace never loosens (`a_workspace_never_loosens_and_merging_is_associative`); each value has the origin of the layer that said it
 //! (`the_cascade`).
 
 use std::collections::BTreeMap;

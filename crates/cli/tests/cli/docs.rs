@@ -63,6 +63,11 @@ fn the_examples_of_the_command_line_page_are_true() {
 }
 
 #[test]
+fn the_examples_of_the_page_on_manifests_are_true() {
+    check_page("manifest.md");
+}
+
+#[test]
 fn the_examples_of_the_sessions_page_are_true() {
     check_page("sessions.md");
 }

@@ -1,0 +1,95 @@
+//! What is declared is what a pod gets: files, command line and workspace, seen in a session's first entry, in its fence
+//! and in what it is refused.
+
+use serde_json::{Value, json};
+
+use crate::world::{Done, World};
+
+fn ok(world: &World, args: &[&str]) -> Done {
+    let done = world.run(args);
+    assert_eq!(done.code, Some(0), "{args:?}: {}{}", done.out, done.err);
+    done
+}
+
+fn config(world: &World, text: &str) {
+    let paths = ok(world, &["paths", "--json"]);
+    let paths: Value = serde_json::from_str(&paths.out).unwrap();
+    let dir = std::path::PathBuf::from(paths["config"].as_str().unwrap());
+    std::fs::create_dir_all(&dir).unwrap();
+    std::fs::write(dir.join("config.toml"), text).unwrap();
+}
+
+fn workspace(world: &World, text: &str) {
+    std::fs::create_dir_all(world.work().join(".minke")).unwrap();
+    world.write(".minke/config.toml", text);
+}
+
+/// The first entry of the session that was made last.
+fn start(world: &World, name: &str) -> Value {
+    let shown = ok(world, &["log", "show", name, "--json"]);
+    let mut entries = shown.out.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    entries.find(|entry| entry["kind"] == "session_start").unwrap()
+}
+
+#[test]
+fn what_config_shows_is_what_a_pod_gets() {
+    let world = World::new();
+    std::fs::create_dir(world.work().join("secret")).unwrap();
+    config(
+        &world,
+        "[model]\nref = \"scripted:demo\"\n[pod]\nname = \"tale\"\n[worker]\nmax_turns = 9\n[sandbox.env.set]\nA = \"1\"\n",
+    );
+    workspace(
+        &world,
+        "[budget]\nturns = 50\n[worker]\nmax_turns = 3\n[[scope.deny]]\ntarget = \"../secret\"\npermission = \"read\"\n",
+    );
+    let shown = ok(&world, &["config", "show", "--json", "--set", "worker.max_tokens=500"]);
+    let shown: Value = serde_json::from_str(&shown.out).unwrap();
+    let done = ok(&world, &["exec", "--set", "worker.max_tokens=500", "Say hello"]);
+    assert!(done.err.contains("`worker.max_turns` is left out"), "the alert is told: {}", done.err);
+    let start = start(&world, "tale");
+    let manifest = &start["manifest"];
+    let mut compared = 0;
+    for row in shown["values"].as_array().unwrap() {
+        let key = row["key"].as_str().unwrap();
+        // The model is kept in its own form, the name in the session, and a list of rules has no path of its own.
+        if row["value"].is_null() || ["model.ref", "pod.name"].contains(&key) || key.contains('[') {
+            continue;
+        }
+        let got = key.split('.').try_fold(manifest, |value, part| value.get(part));
+        assert_eq!(got, Some(&row["value"]), "{key}");
+        compared += 1;
+    }
+    assert!(compared > 20, "{compared}");
+    assert_eq!(manifest["worker"]["max_turns"], 9);
+    let secret = world.work().canonicalize().unwrap().join("secret");
+    let deny = json!([{ "target": secret, "permission": "read", "recursive": true }]);
+    assert_eq!(start["scope"]["deny"], deny);
+}
+
+#[test]
+fn a_rule_of_the_workspaces_settings_counts_at_once_and_never_loosens() {
+    let world = World::new();
+    // Beside the person's own rule the workspace's would be the more specific one.
+    config(
+        &world,
+        "[[permissions.rule]]\naction = \"deny\"\ncommand = \"touch\"\n[permissions]\nposture = \"full\"\n",
+    );
+    workspace(
+        &world,
+        "[[permissions.rule]]\naction = \"ask\"\ncommand = \"touch here\"\n\
+         [[permissions.rule]]\naction = \"deny\"\ncommand = \"echo no\"\n",
+    );
+    world.write(
+        "talk.toml",
+        "[[turn]]\n[[turn.call]]\ntool = \"Bash\"\nargs = { command = \"touch here\" }\n\
+         [[turn.call]]\ntool = \"Bash\"\nargs = { command = \"echo no\" }\n[[turn]]\ntext = \"done\"\n",
+    );
+    let done = world.run(&["exec", "--name", "tale", "--unsandboxed", "--model", "scripted:talk.toml", "go"]);
+    let shown = ok(&world, &["log", "show", "tale", "--json"]);
+    let entries: Vec<Value> = shown.out.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let results: Vec<&Value> = entries.iter().filter(|entry| entry["kind"] == "tool_result").collect();
+    assert_eq!(results.len(), 2, "{}{}", done.out, done.err);
+    assert!(results.iter().all(|result| result["verdict"]["outcome"] == "deny"), "{results:?}");
+    assert!(!world.work().join("here").exists());
+}
