@@ -90,6 +90,12 @@ fn a_rule_of_the_workspaces_settings_counts_at_once_and_never_loosens() {
     let entries: Vec<Value> = shown.out.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     let results: Vec<&Value> = entries.iter().filter(|entry| entry["kind"] == "tool_result").collect();
     assert_eq!(results.len(), 2, "{}{}", done.out, done.err);
-    assert!(results.iter().all(|result| result["verdict"]["outcome"] == "deny"), "{results:?}");
+    for (result, layer, rule) in [(results[0], "user", "\"touch\""), (results[1], "workspace", "\"echo no\"")]
+    {
+        let verdict = &result["verdict"];
+        assert_eq!(verdict["outcome"], "deny", "{verdict}");
+        assert_eq!(verdict["layer"], layer, "{verdict}");
+        assert!(verdict["rule"].as_str().unwrap().contains(rule), "{verdict}");
+    }
     assert!(!world.work().join("here").exists());
 }
