@@ -16,7 +16,7 @@ use minke_protocol::{
 };
 use minke_record::{
     Alert, AlertLevel, AlertSource, Blob, Draft, Durability, ErrorCode, Kind, Millis, PodName, Position,
-    SessionId,
+    SessionId, SessionStart,
 };
 use minke_registry::{Paths, RegistryError, Row, Runtime};
 use minke_session::{AppendError, Damage, OpenLog, Sealed, Store, StoreError, SyncError};
@@ -110,7 +110,7 @@ async fn wake_by_whom_it_may(
     session: SessionId,
     step: &VisitStep<'_>,
 ) -> Result<Delivered, DeliverError> {
-    let Some(keeper) = keeper(home, session)? else {
+    let Some(keeper) = keeper(home, session).await? else {
         let (launched, before) = wake(home, session, step).await?;
         return Ok(Delivered::Visited { pod: launched.ready.name.clone(), launched: Some(launched), before });
     };
@@ -121,22 +121,49 @@ async fn wake_by_whom_it_may(
     Ok(Delivered::Visited { pod: restored.name, launched: None, before })
 }
 
-/// The nearest living pod above a session: only it can start the session's pod.
-fn keeper(home: &Home, session: SessionId) -> Result<Option<Row>, DeliverError> {
+/// The nearest living pod above a session: only it can start the session's pod. If none lives and the session spends part
+/// of another's budget, the one that divides it is started first: what the session had not spent was given back when it
+/// ended, and may be somebody else's by now.
+async fn keeper(home: &Home, session: SessionId) -> Result<Option<Row>, DeliverError> {
     let above = above(home.store.as_ref(), session)?;
     if above.is_empty() {
         return Ok(None);
     }
-    Ok(Runtime::new(&home.paths).ancestor(&above)?)
+    let runtime = Runtime::new(&home.paths);
+    if let Some(row) = runtime.ancestor(&above)? {
+        return Ok(Some(row));
+    }
+    if !spends_anothers(&start(home, session)?) {
+        return Ok(None);
+    }
+    for parent in &above {
+        match Box::pin(reach(home, *parent)).await {
+            Ok(_) => return Ok(runtime.ancestor(&above)?),
+            // Nobody is left who could say what it may spend.
+            Err(DeliverError::Store(StoreError::NotFound { .. })) => {}
+            Err(other) => return Err(other),
+        }
+    }
+    Ok(None)
+}
+
+fn start(home: &Home, session: SessionId) -> Result<SessionStart, DeliverError> {
+    let first = home.store.reader(session)?.page(0, 1, usize::MAX)?.entries.into_iter().next();
+    match first.map(|sealed| sealed.entry.kind) {
+        Some(Kind::SessionStart(start)) => Ok(start),
+        _ => Err(StoreError::NotFound { id: session, place: home.paths.sessions() }.into()),
+    }
+}
+
+/// Whether tokens or dollars were taken out of a parent's budget for it.
+fn spends_anothers(start: &SessionStart) -> bool {
+    let budget = start.mandate.as_ref().and_then(|mandate| mandate.get("budget"));
+    budget.is_some_and(|budget| budget.get("tokens").is_some() || budget.get("usd").is_some())
 }
 
 /// Asks a pod to start one below it again.
 async fn restore(home: &Home, keeper: &Row, session: SessionId) -> Result<RestorePodReply, DeliverError> {
-    let first = home.store.reader(session)?.page(0, 1, usize::MAX)?;
-    let Some(Kind::SessionStart(start)) = first.entries.first().map(|sealed| &sealed.entry.kind) else {
-        return Err(StoreError::NotFound { id: session, place: home.paths.sessions() }.into());
-    };
-    let name = start.name.clone();
+    let name = start(home, session)?.name;
     let mut connection = Connection::open(&keeper.socket, Subscribe::None, None, probe()).await?;
     let method = Method::RestorePod(RestorePod { name, session: Some(session) });
     connection
@@ -168,7 +195,7 @@ async fn reach_until(home: &Home, session: SessionId, until: Instant) -> Result<
                 Err(e) if e.is_nobody() && Instant::now() < until => {}
                 Err(e) => return Err(e.into()),
             }
-        } else if let Some(keeper) = keeper(home, session)? {
+        } else if let Some(keeper) = keeper(home, session).await? {
             match restore(home, &keeper, session).await {
                 // Its socket listens before it is ready.
                 Ok(_) if Instant::now() < until => continue,

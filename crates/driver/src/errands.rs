@@ -11,6 +11,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
 use crate::answers::scan_lineage;
+use crate::children::{account, granted};
 use crate::clients::Asker;
 use crate::library::{Library, unread};
 use crate::mail::Mail;
@@ -120,16 +121,19 @@ impl Errands {
 /// A pod below this one, as its log says.
 fn stopped(library: &Library, session: SessionId) -> Result<Box<Stopped>, Refusal> {
     let store = library.store().as_ref();
-    if !above(store, session).map_err(unread)?.contains(&library.session()) {
+    let line = above(store, session).map_err(unread)?;
+    if !line.contains(&library.session()) {
         let message = format!("session s_{session} is none of those below this pod");
         return Err(Refusal::new(ErrorCode::NotFound, message));
     }
     let replay = store.reader(session).and_then(|reader| reader.replay()).map_err(unread)?;
     let state = State::replay(replay.iter().map(|sealed| &sealed.entry));
-    let spent = state.spent();
+    let budget = granted(&state);
+    let paid = account(store, session).map_err(unread)?;
+    let line = line.into_iter().take_while(|above| *above != library.session()).collect();
     let found = state.facts.about.zip(state.facts.name).and_then(|(about, name)| {
         let parent = about.parent?;
-        Some(Stopped { session, name, scope: about.scope, parent, spent })
+        Some(Stopped { session, name, scope: about.scope, parent, budget, line, paid })
     });
     found.map(Box::new).ok_or_else(|| {
         Refusal::new(

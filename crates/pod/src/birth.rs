@@ -5,8 +5,9 @@
 
 use minke_record::{
     Actor, Archived, AskId, Blob, CallStage, Checkpoint, ConfigChanged, Decision, Draft, ErrorCode, FORMAT,
-    ForkedFrom, Git, History, Holder, Ids, Inbox, InputSegment, Millis, Opened, Outcome, Parent, PodName,
-    QueueId, QueueMode, QueuedInput, Renamed, Scope, SegmentReason, SessionId, SessionStart, Unarchived,
+    ForkedFrom, Git, History, Holder, Ids, Inbox, InputSegment, Millis, OpenChild, Opened, Outcome, Parent,
+    PodName, QueueId, QueueMode, QueuedInput, Renamed, Scope, SegmentReason, SessionId, SessionStart,
+    Unarchived,
 };
 use serde_json::Value;
 
@@ -16,6 +17,7 @@ use crate::pod::{Making, Pod};
 use crate::run::Beginning;
 use crate::state::State;
 use crate::step::{Refusal, Step};
+use crate::tree::KinKnown;
 
 /// The moment at which a step outside a pod is made.
 #[derive(Debug, Clone, Copy)]
@@ -138,6 +140,8 @@ pub enum Visit {
         key: String,
         value: Value,
     },
+    /// What the pod above knows of everybody below this one.
+    Kin(KinKnown),
     /// Another model, by its reference.
     Model(String),
     /// Gives a paused or interrupted run up.
@@ -206,6 +210,21 @@ pub fn visit(state: &State, at: Moment, visitor: Visitor, visit: Visit) -> Resul
         }
         Visit::Checkpoint { id, state } => {
             pod.note(&mut m, Checkpoint { id, state });
+        }
+        Visit::Kin(KinKnown { paid, children }) => {
+            let opened = m.step.entries.len();
+            pod.note_spending(&mut m, &paid);
+            for child in children {
+                let same = |known: &&OpenChild| {
+                    known.ended.is_none() && known.budget == child.budget && known.line == child.line
+                };
+                if state.child(child.session).filter(same).is_none() {
+                    pod.note(&mut m, child);
+                }
+            }
+            if m.step.entries.len() == opened {
+                return Ok(Written::default());
+            }
         }
         Visit::Config { key, value } => {
             pod.note(&mut m, ConfigChanged { key, value, by });

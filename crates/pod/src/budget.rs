@@ -10,6 +10,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use crate::Timer;
+use crate::family::Held;
 use crate::input::Cost;
 use crate::pod::{Making, Pod, Stopping};
 use crate::state::State;
@@ -79,7 +80,7 @@ impl State {
         used.plus(&self.facts.unended).plus(&open)
     }
 
-    /// What this pod and everything below it has spent, as far as it has ended: what `child_end` of its parent counts.
+    /// What this pod and everything below it has spent, as far as it was read from their logs.
     pub fn spent(&self) -> Spent {
         self.own_spent().plus(&self.facts.children_spent)
     }
@@ -88,15 +89,11 @@ impl State {
     pub fn left(&self) -> Budget {
         let granted = self.granted();
         let spent = self.spent();
-        let held = |part: fn(&Budget) -> f64| -> f64 {
-            self.live_children().filter_map(|child| child.budget.as_ref()).map(part).sum()
-        };
-        let held_tokens = self.live_children().filter_map(|child| child.budget?.tokens);
-        let held_tokens = held_tokens.fold(0, u64::saturating_add);
-        let held_usd = held(|budget| budget.usd.unwrap_or(0.0));
+        let held =
+            if granted.usd.is_some() || granted.tokens.is_some() { self.held() } else { Held::default() };
         Budget {
-            usd: granted.usd.map(|usd| (usd - spent.usd - held_usd).max(0.0)),
-            tokens: granted.tokens.map(|all| all.saturating_sub(spent.tokens).saturating_sub(held_tokens)),
+            usd: granted.usd.map(|usd| (usd - spent.usd - held.usd).max(0.0)),
+            tokens: granted.tokens.map(|all| all.saturating_sub(spent.tokens).saturating_sub(held.tokens)),
             turns: granted.turns.map(|all| all.saturating_sub(self.facts.requests)),
             wall_s: granted.wall_s,
             children: granted.children.map(|all| all.saturating_sub(self.facts.children_spent.children)),
@@ -277,33 +274,34 @@ impl Pod {
         self.state.wall_end().map(|end| end.saturating_sub(self.life.now) / 1_000)
     }
 
-    /// What a child that is woken is given again: what it had not spent, at most what is left now; and what those have
-    /// that it had spawned and that are its own again when it is back.
-    pub(crate) fn share_again(&self, child: &OpenChild) -> Result<Option<Budget>, String> {
+    /// What a child that is woken may have spent in all when it ends again: what it has, what it had not spent (at most
+    /// what is left now), and what those may spend that are its own again when it is back.
+    pub(crate) fn share_again(&self, child: &OpenChild) -> Option<Budget> {
         let left = self.state.left();
         let had = child.budget.unwrap_or_default();
-        let theirs = |part: &dyn Fn(&Budget) -> f64| -> f64 {
-            let adopted =
-                self.state.live_children().filter(|other| other.adopted_from == Some(child.session));
-            adopted.filter_map(|other| other.budget.as_ref()).map(part).sum()
-        };
-        let held = theirs(&|budget| budget.tokens.unwrap_or(0) as f64) as u64;
+        let spent = self.state.spent_by(child.session);
+        let theirs = self.state.theirs(child.session);
+        let theirs = theirs.fold(Held::default(), |sum, other| sum.plus(&self.state.open_to(other)));
         let tokens = match (had.tokens, left.tokens) {
-            (Some(had), Some(left)) => Some(had.min(left)),
-            (Some(had), None) => Some(had),
+            (Some(had), left) => {
+                let rest = had.saturating_sub(spent.tokens).saturating_sub(theirs.tokens);
+                Some(left.map_or(rest, |left| rest.min(left)))
+            }
             (None, left) => left.map(|left| left / 2),
         };
         let usd = match (had.usd, left.usd) {
-            (Some(had), Some(left)) => Some(had.min(left)),
-            (Some(had), None) => Some(had),
+            (Some(had), left) => {
+                let rest = (had - spent.usd - theirs.usd).max(0.0);
+                Some(left.map_or(rest, |left| rest.min(left)))
+            }
             (None, left) => left.map(|left| left / 2.0),
         };
-        let part = Budget {
-            tokens: tokens.map(|tokens| tokens.saturating_add(held)),
-            usd: usd.map(|usd| usd + theirs(&|budget| budget.usd.unwrap_or(0.0))),
+        let all = Budget {
+            tokens: tokens.map(|part| part.saturating_add(spent.tokens).saturating_add(theirs.tokens)),
+            usd: usd.map(|part| part + spent.usd + theirs.usd),
             ..had
         };
-        Ok(Some(part).filter(|part| !part.is_empty()))
+        Some(all).filter(|all| !all.is_empty())
     }
 
     /// `set{budget}`: raised only at the root; what a child may spend comes out of its parent's share.

@@ -7,8 +7,9 @@
 //! frees it (`a_failed_spawn_frees_its_name.story`, killed everywhere).
 
 use minke_record::{
-    Actor, AskId, CallId, CallStage, Child, ChildEnd, ChildOutcome, CloneOf, Decision, ErrorCode, Inbox,
-    Judgement, OpenCall, OpenChild, Outcome, PodEvent, PodName, PodsCall, ReadTo, SessionId, Spent, Trigger,
+    Actor, AskId, CallId, CallStage, Child, ChildEnd, ChildOutcome, ChildSpent, CloneOf, Decision, ErrorCode,
+    Inbox, Judgement, OpenCall, OpenChild, Outcome, Paid, PodEvent, PodName, PodsCall, ReadTo, SessionId,
+    Spent, Trigger,
 };
 
 use crate::calls::{Settled, Work};
@@ -18,8 +19,10 @@ use crate::step::{Effect, Given, Phase, Refusal};
 use crate::tree::{Sending, TreeNews, TreeOrder};
 use crate::waits::Waits;
 
-/// Of children that have ended, this many are looked at for reports when the pod boots.
+/// Of children that have ended, this many are looked at for reports and for what they spent when the pod boots.
 const ENDED_LOOKED_AT: usize = 64;
+/// So many readings stand in one entry.
+const PAID_AT_ONCE: usize = 256;
 
 impl Pod {
     /// Whether a call about other pods can be made at all; else how it ends.
@@ -134,7 +137,8 @@ impl Pod {
     fn stop_child(&mut self, m: &mut Making, id: &CallId, name: &PodName, after_run: bool) {
         let Some(child) = self.state.child_named(name).cloned() else { return };
         if child.ended.is_some() {
-            let settled = done(format!("pod `{name}` {}", how(&child)), Some(end_of(&child, &child.spent)));
+            let spent = self.state.spent_by(child.session);
+            let settled = done(format!("pod `{name}` {}", how(&child)), Some(end_of(&child, &spent)));
             return self.settle_call(m, id, settled);
         }
         let (call_id, session, name) = (id.clone(), child.session, name.clone());
@@ -158,10 +162,14 @@ impl Pod {
             TreeNews::NotSpawned { child, code, message } => {
                 self.child_does_not_live(m, child, &code, message)
             }
-            TreeNews::Ended { child, outcome, exit, spent } => {
-                self.child_is_gone(m, child, (outcome, exit), spent)
+            TreeNews::Ended { child, outcome: ChildOutcome::Returned, .. } => {
+                self.child_is_handed_back(m, child)
             }
-            TreeNews::Adopted { known, from } => self.adopt(m, *known, from),
+            TreeNews::Ended { child, outcome, exit, paid } => {
+                self.child_is_gone(m, child, (outcome, exit), &paid)
+            }
+            TreeNews::Adopted { known, paid } => self.adopt(m, *known, &paid),
+            TreeNews::Spending { paid } => self.note_spending(m, &paid),
             TreeNews::ParentThere => {}
             TreeNews::Scope { given, problem } => self.scope_changed(m, given, problem),
         }
@@ -198,7 +206,6 @@ impl Pod {
         }
         let started = self.life.starting.remove(&session);
         if started {
-            self.give_back_adopted(m, session);
             self.tell_of_loan(m, &child, &socket);
         }
         self.settle_lost(m, session);
@@ -257,14 +264,15 @@ impl Pod {
         m: &mut Making,
         session: SessionId,
         (outcome, exit): (ChildOutcome, Option<i32>),
-        total: Spent,
+        paid: &[Paid],
     ) {
         self.life.watching.remove(&session);
         self.life.starting.remove(&session);
         let Some(child) = self.state.child(session).filter(|child| child.ended.is_none()).cloned() else {
             return;
         };
-        let spent = total.since(&child.spent);
+        self.note_spending(m, paid);
+        let spent = self.state.spent_by(session).since(&child.before);
         let name = child.name.clone();
         let end = ChildEnd { session, name, outcome: outcome.clone(), exit, spent: Some(spent) };
         self.note(m, end);
@@ -294,30 +302,38 @@ impl Pod {
         }
     }
 
-    /// A grandchild whose own parent is gone is this pod's now.
-    fn adopt(&mut self, m: &mut Making, known: OpenChild, from: SessionId) {
+    /// A pod below is this pod's child now: whoever was between them is gone.
+    fn adopt(&mut self, m: &mut Making, known: OpenChild, paid: &[Paid]) {
         let session = known.session;
         if self.state.child(session).is_some_and(|child| child.ended.is_none()) {
             return;
         }
-        let (name, spent) = (known.name.clone(), Some(known.spent));
-        self.note(m, Child { adopted_from: Some(from), spent, ..again(&known, known.clone.clone()) });
+        self.note_spending(m, paid);
+        let name = known.name.clone();
+        self.note(m, again(&known, known.clone.clone()));
         self.watch_child(m, session, name);
     }
 
-    /// A pod that came back has its own children again.
-    fn give_back_adopted(&mut self, m: &mut Making, lender: SessionId) {
-        let theirs: Vec<(SessionId, PodName)> = self
-            .state
-            .live_children()
-            .filter(|child| child.adopted_from == Some(lender))
-            .map(|child| (child.session, child.name.clone()))
-            .collect();
-        for (session, name) in theirs {
-            self.note(
-                m,
-                ChildEnd { session, name, outcome: ChildOutcome::Returned, exit: None, spent: None },
-            );
+    /// A pod that came back has its own children again. What they may spend is in its budget since it was woken.
+    fn child_is_handed_back(&mut self, m: &mut Making, session: SessionId) {
+        self.life.watching.remove(&session);
+        let child = self.state.child(session).filter(|child| child.ended.is_none());
+        let Some(name) = child.map(|child| child.name.clone()) else { return };
+        self.note(m, ChildEnd { session, name, outcome: ChildOutcome::Returned, exit: None, spent: None });
+        self.settle_lost(m, session);
+    }
+
+    /// What pods below have spent, as far as it is new.
+    pub(crate) fn note_spending(&mut self, m: &mut Making, paid: &[Paid]) {
+        let known = &self.state.facts.paid;
+        let new = |paid: &&Paid| {
+            known.get(&paid.session).is_none_or(|known| {
+                known.read_to < paid.read_to && (known.spent, known.under) != (paid.spent, paid.under)
+            })
+        };
+        let paid: Vec<Paid> = paid.iter().filter(new).copied().collect();
+        for paid in paid.chunks(PAID_AT_ONCE) {
+            self.note(m, ChildSpent { paid: paid.to_vec() });
         }
     }
 
@@ -337,6 +353,7 @@ impl Pod {
         for child in all.iter().rev().filter(|child| child.ended.is_some()).take(ENDED_LOOKED_AT) {
             let since = self.state.facts.heard.get(&child.session).copied().unwrap_or(0);
             m.effect(Effect::Tree(TreeOrder::ReadReports { child: child.session, since }));
+            m.effect(Effect::Tree(TreeOrder::ReadSpending { child: child.session }));
         }
     }
 
@@ -416,8 +433,8 @@ fn again(child: &OpenChild, clone: Option<CloneOf>) -> Child {
         scope: child.scope.clone(),
         budget: child.budget,
         adopted_from: child.adopted_from,
+        line: child.line.clone(),
         clone,
-        spent: None,
     }
 }
 

@@ -6,14 +6,31 @@
 //! simulation).
 
 use minke_record::{
-    CallId, Child, ChildEnd, ChildOutcome, HowEnded, OpenAsk, OpenChild, PodEvent, PodName, Scope, SessionId,
-    Spent,
+    CallId, Child, ChildEnd, ChildOutcome, ChildSpent, HowEnded, OpenAsk, OpenChild, Paid, PodEvent, PodName,
+    Scope, SessionId, Spent,
 };
 
 use crate::state::State;
+use crate::tree::KinKnown;
 
 /// Questions of one child that are remembered; more are asked again when these are answered.
 const ASKS: usize = 16;
+/// How many pods are followed upward: more than any tree is deep, should readings lead in a circle.
+const LINE: usize = 64;
+
+/// What children that live may still spend: it is neither spent nor left.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Held {
+    pub tokens: u64,
+    pub usd: f64,
+}
+
+impl Held {
+    #[must_use]
+    pub fn plus(&self, other: &Held) -> Held {
+        Held { tokens: self.tokens.saturating_add(other.tokens), usd: self.usd + other.usd }
+    }
+}
 
 impl State {
     /// A child begins to live, for the first time or again; or more is known of one that lives.
@@ -22,27 +39,24 @@ impl State {
         let before = before.map(|at| self.facts.children.remove(at));
         if let Some(mut same) = before.clone().filter(|child| child.ended.is_none()) {
             same.clone.clone_from(&e.clone);
+            same.budget = e.budget;
+            same.adopted_from = e.adopted_from;
+            same.line.clone_from(&e.line);
             return self.facts.children.push(same);
         }
         if before.is_none() && e.adopted_from.is_none() {
             let spawned = Spent { children: 1, ..Spent::default() };
             self.facts.children_spent = self.facts.children_spent.plus(&spawned);
         }
-        let spent = before.as_ref().map(|child| child.spent).or(e.spent).unwrap_or_default();
         self.facts.children.push(OpenChild {
-            session: e.session,
-            name: e.name.clone(),
-            call_id: e.call_id.clone(),
-            scope: e.scope.clone(),
             budget: e.budget,
             adopted_from: e.adopted_from,
+            line: e.line.clone(),
             clone: e.clone.clone(),
-            ready: false,
-            ended: None,
             lived: before.is_some() || e.adopted_from.is_some(),
-            spent,
-            reported: None,
+            before: self.spent_by(e.session),
             asks: before.map(|child| child.asks).unwrap_or_default(),
+            ..OpenChild::new(e.session, e.name.clone(), e.call_id.clone(), e.scope.clone())
         });
     }
 
@@ -51,18 +65,10 @@ impl State {
         let Some(at) = self.facts.children.iter().position(|child| child.session == e.session) else {
             return;
         };
-        let spent = Spent { children: 0, ..e.spent.unwrap_or_default() };
-        self.facts.children_spent = self.facts.children_spent.plus(&spent);
         let child = &mut self.facts.children[at];
         let never_began = e.outcome == ChildOutcome::FailedToStart && !child.lived;
         let adopted_from = child.adopted_from;
-        child.spent = child.spent.plus(&spent);
         child.ended = Some(HowEnded { outcome: e.outcome.clone(), exit: e.exit });
-        // What it did not spend is what it is given again when it is woken.
-        if let Some(budget) = &mut child.budget {
-            budget.tokens = budget.tokens.map(|tokens| tokens.saturating_sub(spent.tokens));
-            budget.usd = budget.usd.map(|usd| (usd - spent.usd).max(0.0));
-        }
         if never_began || e.outcome == ChildOutcome::Returned {
             self.facts.children.remove(at);
         }
@@ -70,11 +76,100 @@ impl State {
             let count = &mut self.facts.children_spent.children;
             *count = count.saturating_sub(1);
         }
-        // Its own parent, if it comes back, counts it once more: here it has been counted.
-        let lender = self.facts.children.iter_mut().find(|child| Some(child.session) == adopted_from);
-        if let Some(lender) = lender.filter(|_| e.outcome != ChildOutcome::Returned) {
-            lender.spent = lender.spent.plus(&spent);
+    }
+
+    /// What pods below have spent: the newest reading of each counts.
+    pub(crate) fn children_paid(&mut self, e: &ChildSpent) {
+        for paid in &e.paid {
+            let newest = self.facts.paid.get(&paid.session).is_none_or(|known| known.read_to <= paid.read_to);
+            if newest {
+                self.facts.paid.insert(paid.session, *paid);
+            }
         }
+        let spawned = Spent { children: self.facts.children_spent.children, ..Spent::default() };
+        self.facts.children_spent = self
+            .facts
+            .paid
+            .values()
+            .fold(spawned, |sum, paid| sum.plus(&Spent { children: 0, ..paid.spent }));
+    }
+
+    /// Whether one session was spawned below another, or is it, as far as this pod has read of them.
+    fn is_below(&self, session: SessionId, top: SessionId) -> bool {
+        let mut at = session;
+        for _ in 0..=LINE {
+            if at == top {
+                return true;
+            }
+            match self.facts.paid.get(&at) {
+                Some(paid) => at = paid.under,
+                None => return false,
+            }
+        }
+        false
+    }
+
+    /// What a pod below this one has spent, with everything below it, as far as it was read.
+    pub fn spent_by(&self, session: SessionId) -> Spent {
+        let below = self.facts.paid.values().filter(|paid| self.is_below(paid.session, session));
+        below.fold(Spent::default(), |sum, paid| sum.plus(&paid.spent))
+    }
+
+    /// The readings of everybody below a child, without its own.
+    pub(crate) fn paid_below(&self, session: SessionId) -> Vec<Paid> {
+        let others = self.facts.paid.values().filter(|paid| paid.session != session);
+        others.filter(|paid| self.is_below(paid.session, session)).copied().collect()
+    }
+
+    /// What a child that lives can still spend of its budget: nothing of this pod's own if another child that lives has
+    /// it in its budget.
+    pub fn held_by(&self, child: &OpenChild) -> Held {
+        let above = |other: &OpenChild| child.line.contains(&other.session);
+        if child.ended.is_some() || self.live_children().any(above) {
+            return Held::default();
+        }
+        self.open_to(child)
+    }
+
+    /// What is left of a child's budget, whoever it belongs to.
+    pub fn open_to(&self, child: &OpenChild) -> Held {
+        let budget = child.budget.unwrap_or_default();
+        let spent = self.spent_by(child.session);
+        Held {
+            tokens: budget.tokens.map_or(0, |all| all.saturating_sub(spent.tokens)),
+            usd: budget.usd.map_or(0.0, |all| (all - spent.usd).max(0.0)),
+        }
+    }
+
+    /// Children that were adopted from below another one, and are that one's again when it is back.
+    pub fn theirs(&self, of: SessionId) -> impl Iterator<Item = &OpenChild> {
+        self.live_children().filter(move |other| other.line.contains(&of))
+    }
+
+    /// What a child that is woken is told of those below it.
+    pub fn kin_known(&self, session: SessionId) -> KinKnown {
+        let own_line = |child: &OpenChild| -> Vec<SessionId> {
+            child.line.iter().copied().take_while(|above| *above != session).collect()
+        };
+        let known = |child: &OpenChild| {
+            let line = own_line(child);
+            Child {
+                session: child.session,
+                name: child.name.clone(),
+                call_id: child.call_id.clone(),
+                scope: child.scope.clone(),
+                budget: child.budget,
+                adopted_from: line.first().copied(),
+                line,
+                clone: child.clone.clone(),
+            }
+        };
+        KinKnown { paid: self.paid_below(session), children: self.theirs(session).map(known).collect() }
+    }
+
+    /// What all children that live can still spend.
+    pub fn held(&self) -> Held {
+        self.live_children().fold(Held::default(), |sum, child| sum.plus(&self.held_by(child)))
     }
 
     /// What a report says about the child that it is from.

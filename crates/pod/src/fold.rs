@@ -61,6 +61,7 @@ impl State {
             }
             Kind::Child(e) => self.child_began(e),
             Kind::ChildEnd(e) => self.child_ended(e),
+            Kind::ChildSpent(e) => self.children_paid(e),
             Kind::Outbox(e) => {
                 self.facts.outbox.push_back(Report { seq: entry.seq, to: e.to, event: e.event.clone() });
             }

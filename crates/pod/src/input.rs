@@ -6,9 +6,9 @@
 use minke_model::{Failure, ModelEvent};
 use minke_policy::{RuleSet, Tier};
 use minke_record::{
-    Action, Actor, AlertLevel, AlertSource, AskId, CallId, Class, Decision, Holder, ImageBlob, InputSegment,
-    Item, Judgement, Millis, Opened, Own, Parent, PodEvent, PodName, Preview, QueueId, Route, RunId, Scope,
-    SessionId, SnapshotFile, SnapshotWhen, Spent, Text, ToolSpec, Verdict,
+    Action, Actor, AlertLevel, AlertSource, AskId, Budget, CallId, Class, Decision, Holder, ImageBlob,
+    InputSegment, Item, Judgement, Millis, Opened, Own, Paid, Parent, PodEvent, PodName, Preview, QueueId,
+    Route, RunId, Scope, SessionId, SnapshotFile, SnapshotWhen, Text, ToolSpec, Verdict,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -325,8 +325,12 @@ pub struct Stopped {
     pub scope: Scope,
     /// Who had spawned it, and by which call.
     pub parent: Parent,
-    /// What it has spent so far, with everything below it.
-    pub spent: Spent,
+    /// What it was granted over its whole session.
+    pub budget: Option<Budget>,
+    /// Who is between it and this pod, nearest to it first.
+    pub line: Vec<SessionId>,
+    /// What it and everybody below it has spent.
+    pub paid: Vec<Paid>,
 }
 
 /// What a `run` does when a run is open already.

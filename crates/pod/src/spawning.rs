@@ -7,7 +7,7 @@
 use minke_manifest::profiles;
 use minke_policy::Level;
 use minke_record::{
-    Budget, CallId, Child, Ids, Millis, OpenChild, Permission, Scope, ScopeRule, SessionId, SpawnPod, Spent,
+    Budget, CallId, Child, Ids, Millis, OpenChild, Permission, Scope, ScopeRule, SessionId, SpawnPod,
 };
 use serde_json::Value;
 
@@ -124,8 +124,8 @@ impl Pod {
                 scope: scope.clone(),
                 budget,
                 adopted_from: None,
+                line: Vec::new(),
                 clone: None,
-                spent: None,
             },
         );
         if wait {
@@ -167,18 +167,17 @@ impl Pod {
         send: Option<Sending>,
         call_id: Option<CallId>,
     ) {
-        let part = match self.room_for_a_child(false).and_then(|()| self.share_again(child)) {
-            Ok(part) => part,
-            Err(problem) => {
-                if let Some(id) = &call_id {
-                    self.settle_call(m, id, invalid(problem.clone()));
-                }
-                for reply in self.take_restoring(child.session) {
-                    m.refuse(Some(reply), Refusal::new(minke_record::ErrorCode::TooMany, problem.clone()));
-                }
-                return;
+        if let Err(problem) = self.room_for_a_child(false) {
+            if let Some(id) = &call_id {
+                self.settle_call(m, id, invalid(problem.clone()));
             }
-        };
+            for reply in self.take_restoring(child.session) {
+                m.refuse(Some(reply), Refusal::new(minke_record::ErrorCode::TooMany, problem.clone()));
+            }
+            return;
+        }
+        let budget = self.share_again(child);
+        let kin = self.state.kin_known(child.session);
         let (session, name, scope) = (child.session, child.name.clone(), child.scope.clone());
         self.note(
             m,
@@ -187,15 +186,17 @@ impl Pod {
                 name: name.clone(),
                 call_id: call_id.clone().unwrap_or_else(|| child.call_id.clone()),
                 scope: scope.clone(),
-                budget: part,
+                budget,
                 adopted_from: child.adopted_from,
+                line: child.line.clone(),
                 clone: child.clone.clone(),
-                spent: Some(child.spent).filter(|spent| *spent != Spent::default()),
             },
         );
         self.life.starting.insert(session);
-        let budget = part.map(|part| absolute(&part, &child.spent));
-        m.effect(Effect::Tree(TreeOrder::Restore { child: session, name, scope, budget, send, call_id }));
+        // Requests and spawns count from its beginning; its time has its own end.
+        let budget = budget.map(|all| Budget { usd: all.usd, tokens: all.tokens, ..Budget::default() });
+        let restore = TreeOrder::Restore { child: session, name, scope, budget, kin, send, call_id };
+        m.effect(Effect::Tree(restore));
     }
 
     /// `restore_pod`: the reply comes when it lives.
@@ -216,6 +217,7 @@ impl Pod {
         if waits {
             return Ok(());
         }
+        self.note_spending(m, &stopped.paid);
         let child = known.unwrap_or_else(|| of_stopped(stopped));
         self.wake_child(m, &child, None, None);
         Ok(())
@@ -239,28 +241,10 @@ fn session_of(now: Millis, parent: SessionId, id: &CallId) -> SessionId {
 /// A pod below this one that it did not know.
 fn of_stopped(stopped: Stopped) -> OpenChild {
     OpenChild {
-        session: stopped.session,
-        name: stopped.name,
-        call_id: stopped.parent.call_id,
-        scope: stopped.scope,
-        budget: None,
-        adopted_from: Some(stopped.parent.session),
-        clone: None,
-        ready: false,
-        ended: None,
-        lived: true,
-        spent: stopped.spent,
-        reported: None,
-        asks: Vec::new(),
-    }
-}
-
-/// What a child may have spent in all when this life of it ends: what it had, and its new part.
-fn absolute(part: &Budget, spent: &Spent) -> Budget {
-    Budget {
-        usd: part.usd.map(|usd| usd + spent.usd),
-        tokens: part.tokens.map(|tokens| tokens.saturating_add(spent.tokens)),
-        ..Budget::default()
+        budget: stopped.budget,
+        adopted_from: stopped.line.first().copied(),
+        line: stopped.line,
+        ..OpenChild::new(stopped.session, stopped.name, stopped.parent.call_id, stopped.scope)
     }
 }
 

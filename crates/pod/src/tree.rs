@@ -3,8 +3,8 @@
 //! Here: the words. Elsewhere: what a pod makes of them (`children`, `outbox`, `budget`), the hand (`driver::children`).
 
 use minke_record::{
-    Actor, AskId, Budget, CallId, ChildOutcome, CloneOf, Decision, ErrorCode, InputSegment, OpenChild,
-    Parent, PodEvent, PodName, Scope, SendMode, SessionId, Spent,
+    Actor, AskId, Budget, CallId, Child, ChildOutcome, CloneOf, Decision, ErrorCode, InputSegment, OpenChild,
+    Paid, Parent, PodEvent, PodName, Scope, SendMode, SessionId,
 };
 use serde_json::Value;
 
@@ -25,6 +25,9 @@ pub enum TreeOrder {
         scope: Scope,
         /// What it may have spent in all when this life of it ends.
         budget: Option<Budget>,
+        /// Written into its log before it lives: what is known of everybody below it, so that it counts right from its
+        /// first request on.
+        kin: KinKnown,
         /// What it is started for; without one it only lives again.
         send: Option<Sending>,
         call_id: Option<CallId>,
@@ -78,6 +81,11 @@ pub enum TreeOrder {
     ReadReports {
         child: SessionId,
         since: u64,
+    },
+    /// Read what a child that lives no more and everybody below it has spent: it may have been woken while this pod was
+    /// away. Comes back as `Spending`.
+    ReadSpending {
+        child: SessionId,
     },
     /// Send a report upward until it is acknowledged. Comes back as `Acked`.
     Report {
@@ -151,6 +159,14 @@ impl Spawning {
     }
 }
 
+/// What a child that is woken has to know of those below it.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct KinKnown {
+    pub paid: Vec<Paid>,
+    /// Those that live and are its own again when it is back, as its own log will have them.
+    pub children: Vec<Child>,
+}
+
 /// An input for another pod.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Sending {
@@ -173,12 +189,14 @@ pub enum TreeNews {
     },
     /// A child does not live, and everything that was done for it is undone.
     NotSpawned { child: SessionId, code: ErrorCode, message: String },
-    /// A child lives no more: its lease is free, its fences are gone, its loan is back. `spent` is all that its log
-    /// says (`State::spent`), over its whole session.
-    Ended { child: SessionId, outcome: ChildOutcome, exit: Option<i32>, spent: Spent },
-    /// A grandchild whose own parent is gone is this pod's now, as the scope table says. What the parent knew of it
-    /// stands in that one's log: `known` is its `OpenChild` there.
-    Adopted { known: Box<OpenChild>, from: SessionId },
+    /// A child lives no more: its lease is free, its fences are gone, its loan is back. `paid` has what it and everybody
+    /// below it has spent, by their logs. With `Returned` it lives, and the table says that it is another pod's.
+    Ended { child: SessionId, outcome: ChildOutcome, exit: Option<i32>, paid: Vec<Paid> },
+    /// A pod below is this pod's child now, as the scope table says: `known` as the logs have it, with the budget that
+    /// it was granted and whoever is between the two.
+    Adopted { known: Box<OpenChild>, paid: Vec<Paid> },
+    /// What pods below have spent, by their logs.
+    Spending { paid: Vec<Paid> },
     /// A call has ended.
     Told { call_id: CallId, ended: CallEnd },
     /// What a child said, up to `to_seq` (not included).

@@ -119,6 +119,7 @@ fn news(entry: &Entry, out: &mut Vec<Event>) {
         | Kind::Pruned(_)
         | Kind::ToolDispatch(_)
         | Kind::Grant(_)
+        | Kind::ChildSpent(_)
         | Kind::Outbox(_)
         | Kind::OutboxAck(_)
         | Kind::StateChange(_)

@@ -49,6 +49,7 @@ fn expected(kind: &Kind) -> &'static [&'static str] {
         | Kind::Pruned(_)
         | Kind::ToolDispatch(_)
         | Kind::Grant(_)
+        | Kind::ChildSpent(_)
         | Kind::Outbox(_)
         | Kind::OutboxAck(_)
         | Kind::StateChange(_)

@@ -4,6 +4,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::SessionId;
+
 /// What a pod may spend, over its whole session; what is absent is not limited.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -64,6 +66,18 @@ pub struct Spent {
     /// Requests whose price nobody knows.
     #[serde(skip_serializing_if = "is_zero")]
     pub unknown_cost: u64,
+}
+
+/// What one pod has spent itself over its whole session, without those below it, as its log said at an entry.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Paid {
+    pub session: SessionId,
+    /// Who had spawned it.
+    pub under: SessionId,
+    /// How far its log was read.
+    pub read_to: u64,
+    pub spent: Spent,
 }
 
 fn is_zero(count: &u64) -> bool {

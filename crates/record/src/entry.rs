@@ -8,7 +8,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use crate::action::{Action, Class, Outcome, Preview, Scope, Verdict};
-use crate::budget::{Budget, Spent};
+use crate::budget::{Budget, Paid, Spent};
 use crate::facts::Facts;
 use crate::ids::{AskId, CallId, Millis, PodName, QueueId, RunId, SessionId};
 use crate::item::{InputSegment, Item, SystemItem};
@@ -164,6 +164,7 @@ kinds! {
     Grant = "grant",
     Child = "child",
     ChildEnd = "child_end",
+    ChildSpent = "child_spent",
     Outbox = "outbox",
     OutboxAck = "outbox_ack",
     StateChange = "state",
@@ -539,18 +540,18 @@ entry_structs! {
         pub name: PodName,
         pub call_id: CallId,
         pub scope: Scope,
-        /// What is taken out of this pod's budget for it, in this life of it.
+        /// What it and everything below it may have spent in all when this life of it ends.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub budget: Option<Budget>,
         /// The pod that had lent it its scope, if it was adopted from there.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub adopted_from: Option<SessionId>,
+        /// Who is between it and this pod, nearest to it first, if it was adopted.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        pub line: Vec<SessionId>,
         /// Its own clone of the workspace, if it has one.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub clone: Option<CloneOf>,
-        /// What it had spent under the pod that it was adopted from, in lives that have ended there.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        pub spent: Option<Spent>,
     }
 
     pub struct ChildEnd {
@@ -562,6 +563,12 @@ entry_structs! {
         /// In this life of it, by it and everything below it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub spent: Option<Spent>,
+    }
+
+    /// What pods below this one have spent, read from their logs. The newest reading of each counts: so it does not
+    /// matter who reads first when a pod had several parents one after the other.
+    pub struct ChildSpent {
+        pub paid: Vec<Paid>,
     }
 
     /// A report on its way to the parent, numbered by the `seq` of this entry.
@@ -992,6 +999,7 @@ impl Kind {
             | Kind::Grant(_)
             | Kind::Child(_)
             | Kind::ChildEnd(_)
+            | Kind::ChildSpent(_)
             | Kind::Outbox(_)
             | Kind::Checkpoint(_)
             | Kind::Rewound(_)

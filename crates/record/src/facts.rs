@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::action::{Action, Class, Preview, Scope};
-use crate::budget::{Budget, Spent};
+use crate::budget::{Budget, Paid, Spent};
 use crate::entry::{
     Actor, AskKind, AskSubject, ChildOutcome, CloneOf, Decision, ErrorCode, ForkedFrom, GoalChange, Parent,
     PodEvent, QueueMode, Reserved, RunResult, TaskStatus, Trigger,
@@ -73,8 +73,10 @@ pub struct Facts {
     pub requests: u64,
     /// What `set{budget}` has set; over what manifest and mandate say.
     pub budget: Option<Budget>,
-    /// What children that have ended had spent, and how many were spawned.
+    /// What everybody below has spent, as far as it was read, and how many were spawned: the sum of `paid`.
     pub children_spent: Spent,
+    /// The newest reading of what each pod below has spent itself.
+    pub paid: BTreeMap<SessionId, Paid>,
     pub tasks: Vec<TaskFact>,
     /// The highest number that a task has had: numbers are not used again.
     pub task_ids: u64,
@@ -226,10 +228,14 @@ fact_structs! {
         pub name: PodName,
         pub call_id: CallId,
         pub scope: Scope,
+        /// What it and everything below it may have spent in all when this life of it ends.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub budget: Option<Budget>,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub adopted_from: Option<SessionId>,
+        /// Who is between it and this pod, nearest to it first, if it was adopted.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        pub line: Vec<SessionId>,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub clone: Option<CloneOf>,
         /// Its process is known to have been ready in this life of it.
@@ -241,9 +247,9 @@ fact_structs! {
         /// It has lived before this life of it.
         #[serde(default)]
         pub lived: bool,
-        /// What it has spent in earlier lives.
+        /// What it and everything below it had spent when this life of it began.
         #[serde(default)]
-        pub spent: Spent,
+        pub before: Spent,
         /// What it has asked and, as far as is known, not been answered.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         pub asks: Vec<OpenAsk>,
@@ -348,4 +354,26 @@ pub struct Usage {
     pub cost_usd: f64,
     pub unknown_cost: u64,
     pub calls: u64,
+}
+
+impl OpenChild {
+    /// One of which no more is known than who it is and what it holds.
+    pub fn new(session: SessionId, name: PodName, call_id: CallId, scope: Scope) -> OpenChild {
+        OpenChild {
+            session,
+            name,
+            call_id,
+            scope,
+            budget: None,
+            adopted_from: None,
+            line: Vec::new(),
+            clone: None,
+            ready: false,
+            ended: None,
+            lived: true,
+            before: Spent::default(),
+            asks: Vec::new(),
+            reported: None,
+        }
+    }
 }

@@ -184,7 +184,8 @@ impl<'l> Look<'l> {
             | Kind::Goal(_)
             | Kind::Progress(_) => Ok(vec![self.set(step)]),
             Kind::Child(e) => Ok(self.child_appeared(mind, step, e)),
-            Kind::ChildEnd(e) => self.child_ended(mind, step, e),
+            Kind::ChildEnd(e) => self.child_ended(step, e),
+            Kind::ChildSpent(_) => self.spending(mind, step),
             Kind::ReadTo(e) => self.read_child(step, e),
             Kind::Outbox(e) => Ok(self.reported(mind, step, &e.event)),
             Kind::OutboxAck(e) => Ok(vec![vec![What::Tree(Box::new(TreeNews::Acked { seq: e.seq })).into()]]),

@@ -2,10 +2,10 @@
 //!
 //! Nothing is asked of any other pod: what it said is in the log, and what follows from it is the mind's own.
 
-use minke_pod::{CallEnd, Cost, Order, ShutdownMode, Stopped, Timer, TreeNews, What};
+use minke_pod::{CallEnd, Cost, KinKnown, Order, ShutdownMode, Stopped, Timer, TreeNews, What};
 use minke_record::{
-    CallId, CallStage, Child, ChildEnd, ChildOutcome, ErrorCode, Item, Kind, OpenChild, Outcome, Parent,
-    PodEvent, ReadTo, SessionId, Spent, ToolResult,
+    CallId, CallStage, Child, ChildEnd, ChildOutcome, ErrorCode, Item, Kind, OpenChild, Outcome, Paid,
+    Parent, PodEvent, ReadTo, SessionId, ToolResult,
 };
 
 use crate::ReplayError;
@@ -33,27 +33,16 @@ impl<'l> Look<'l> {
     pub(crate) fn child_appeared(&self, mind: &Mind, step: LogStep<'l>, e: &Child) -> Vec<Plan> {
         let session = self.session_here(e.session);
         let mut plans = Vec::new();
-        if let Some(from) = e.adopted_from {
-            let known = OpenChild {
-                session,
-                name: e.name.clone(),
-                call_id: e.call_id.clone(),
-                scope: e.scope.clone(),
-                budget: e.budget,
-                adopted_from: None,
-                clone: e.clone.clone(),
-                ready: false,
-                ended: None,
-                lived: true,
-                spent: e.spent.unwrap_or_default(),
-                reported: None,
-                asks: Vec::new(),
-            };
-            plans.push(vec![tree(TreeNews::Adopted {
-                known: Box::new(known),
-                from: self.session_here(from),
-            })]);
-        }
+        let line: Vec<SessionId> = e.line.iter().map(|above| self.session_here(*above)).collect();
+        let paid = self.paid_in(step);
+        let adopted = OpenChild {
+            budget: e.budget,
+            adopted_from: line.first().copied(),
+            line: line.clone(),
+            clone: e.clone.clone(),
+            ..OpenChild::new(session, e.name.clone(), e.call_id.clone(), e.scope.clone())
+        };
+        plans.push(vec![tree(TreeNews::Adopted { known: Box::new(adopted), paid: paid.clone() })]);
         let known = mind.pod.state().child(session);
         if known.is_some_and(|child| child.ended.is_none()) {
             plans.push(vec![self.lives(step, session, e.clone.clone())]);
@@ -64,21 +53,17 @@ impl<'l> Look<'l> {
             name: e.name.clone(),
             scope: e.scope.clone(),
             parent: Parent { session: lender, call_id: e.call_id.clone() },
-            spent: e.spent.unwrap_or_default(),
+            budget: e.budget,
+            line,
+            paid,
         };
         plans.push(vec![ordered(somebody(), Order::RestorePod(Box::new(stopped)))]);
         plans
     }
 
     /// A child ended, did not begin, or is its own parent's again.
-    pub(crate) fn child_ended(
-        &self,
-        mind: &Mind,
-        step: LogStep<'l>,
-        e: &ChildEnd,
-    ) -> Result<Vec<Plan>, ReplayError> {
+    pub(crate) fn child_ended(&self, step: LogStep<'l>, e: &ChildEnd) -> Result<Vec<Plan>, ReplayError> {
         let child = self.session_here(e.session);
-        let known = mind.pod.state().child(child);
         Ok(match e.outcome {
             ChildOutcome::FailedToStart => {
                 let result = result_in(step);
@@ -90,16 +75,51 @@ impl<'l> Look<'l> {
                 let code = if invalid { ErrorCode::InvalidRequest } else { ErrorCode::Internal };
                 vec![vec![tree(TreeNews::NotSpawned { child, code, message })]]
             }
-            ChildOutcome::Returned => {
-                let lender = known.and_then(|child| child.adopted_from);
-                lender.map(|lender| vec![self.lives(step, lender, None)]).into_iter().collect()
-            }
             _ => {
-                let before = known.map(|child| child.spent).unwrap_or_default();
-                let spent: Spent = before.plus(&e.spent.unwrap_or_default());
-                vec![vec![tree(TreeNews::Ended { child, outcome: e.outcome.clone(), exit: e.exit, spent })]]
+                let (outcome, exit) = (e.outcome.clone(), e.exit);
+                vec![vec![tree(TreeNews::Ended { child, outcome, exit, paid: self.paid_in(step) })]]
             }
         })
+    }
+
+    /// What pods below had spent was noted first: then came what it was read for, if anything.
+    pub(crate) fn spending(&self, mind: &Mind, step: LogStep<'l>) -> Result<Vec<Plan>, ReplayError> {
+        let next = step.find(|kind| match kind {
+            Kind::Child(_) | Kind::ChildEnd(_) => Some(kind),
+            _ => None,
+        });
+        match next {
+            Some(Kind::Child(e)) => Ok(self.child_appeared(mind, step, e)),
+            Some(Kind::ChildEnd(e)) => self.child_ended(step, e),
+            _ => Ok(vec![vec![tree(TreeNews::Spending { paid: self.paid_in(step) })]]),
+        }
+    }
+
+    /// What a visit has said of everybody below.
+    pub(crate) fn kin_known(&self, step: LogStep<'l>) -> KinKnown {
+        let children = step.entries.iter().filter_map(|entry| match &entry.kind {
+            Kind::Child(e) => Some(Child {
+                session: self.session_here(e.session),
+                adopted_from: e.adopted_from.map(|from| self.session_here(from)),
+                line: e.line.iter().map(|above| self.session_here(*above)).collect(),
+                ..e.clone()
+            }),
+            _ => None,
+        });
+        KinKnown { paid: self.paid_in(step), children: children.collect() }
+    }
+
+    fn paid_in(&self, step: LogStep<'l>) -> Vec<Paid> {
+        let noted = step.entries.iter().filter_map(|entry| match &entry.kind {
+            Kind::ChildSpent(e) => Some(&e.paid),
+            _ => None,
+        });
+        let here = |paid: &Paid| Paid {
+            session: self.session_here(paid.session),
+            under: self.session_here(paid.under),
+            ..*paid
+        };
+        noted.flatten().map(here).collect()
     }
 
     /// A child has said `ready`: where it can be reached stands in the report of the loan, or in the call's result.

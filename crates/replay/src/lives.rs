@@ -126,6 +126,7 @@ impl<'l> Walk<'l> {
             Kind::Checkpoint(e) => {
                 (Visit::Checkpoint { id: e.id.clone(), state: e.state.clone() }, Actor::minke())
             }
+            Kind::Child(_) | Kind::ChildSpent(_) => (Visit::Kin(self.look.kin_known(step)), Actor::minke()),
             Kind::ConfigChanged(e) if e.key == "model.ref" => {
                 (Visit::Model(e.value.as_str().unwrap_or_default().to_owned()), e.by.clone())
             }

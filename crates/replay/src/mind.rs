@@ -298,6 +298,7 @@ impl Mind {
                 TreeOrder::Restore { call_id, .. } => self.running.extend(call_id),
                 TreeOrder::Watch { child, .. } => drop(self.watching.insert(child)),
                 TreeOrder::ReadReports { .. }
+                | TreeOrder::ReadSpending { .. }
                 | TreeOrder::Report { .. }
                 | TreeOrder::GiveScope
                 | TreeOrder::TakeScope => {}

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use minke_pod::{CallEnd, Order, Prepared, Request, Sending, State, TreeNews, TreeOrder, What};
 use minke_record::{
-    Action, Actor, AskKind, AskSubject, ChildOutcome, Class, Entry, ErrorCode, Kind, OpenAsk, Own,
+    Action, Actor, AskKind, AskSubject, ChildOutcome, Class, Entry, ErrorCode, Kind, OpenAsk, Own, Paid,
     Permission, PodEvent, PodName, PodsCall, ScopeRule, SendMode, SessionId, SpawnPod, Spent, WaitUntil,
 };
 use serde_json::Value;
@@ -116,6 +116,16 @@ impl Kin {
                 let numbered = (1..).zip(reports).filter(|(number, _)| *number > since);
                 numbered.map(|(number, event)| report(child, number, event)).collect()
             }
+            TreeOrder::ReadSpending { child } => {
+                let pod = self.pods.get(&child);
+                let paid = pod.map(|pod| Paid {
+                    session: child,
+                    under: child,
+                    read_to: pod.spent.turns,
+                    spent: pod.spent,
+                });
+                vec![news(TreeNews::Spending { paid: paid.into_iter().collect() })]
+            }
             TreeOrder::Report { seq, event, .. } => {
                 if self.parent_away {
                     self.waiting = Some(seq);
@@ -152,7 +162,9 @@ impl Kin {
         let pod = self.pods.get(&child)?;
         let outcome = pod.gone.clone()?;
         let exit = (outcome != ChildOutcome::Crashed).then_some(0);
-        Some(news(TreeNews::Ended { child, outcome, exit, spent: pod.spent }))
+        // Who spawned it does not matter to a pod that has no grandchildren.
+        let paid = Paid { session: child, under: child, read_to: pod.spent.turns, spent: pod.spent };
+        Some(news(TreeNews::Ended { child, outcome, exit, paid: vec![paid] }))
     }
 
     /// A line of the story: a child does something. Gives what the story's pod hears of it, if it lives.
@@ -226,10 +238,11 @@ impl Kin {
                 problems
                     .push(format!("pod {} {:?}, and its parent knows {:?}", pod.name, pod.gone, known.ended));
             }
-            if known.ended.is_some() && known.spent.tokens != pod.spent.tokens {
-                problems.push(format!("pod {} spent {:?}, booked {:?}", pod.name, pod.spent, known.spent));
+            let booked = state.spent_by(*session);
+            if known.ended.is_some() && booked.tokens != pod.spent.tokens {
+                problems.push(format!("pod {} spent {:?}, booked {booked:?}", pod.name, pod.spent));
             }
-            counted += known.spent.tokens;
+            counted += booked.tokens;
             let heard = state.facts.heard.get(session).copied().unwrap_or(0);
             if lives && heard < pod.reports.len() as u64 {
                 problems.push(format!("pod {} reported {}, heard {heard}", pod.name, pod.reports.len()));
@@ -244,8 +257,10 @@ impl Kin {
             problems.push(format!("children spent {counted}, booked {}", state.facts.children_spent.tokens));
         }
         let (granted, left) = (state.granted().tokens, state.left().tokens);
-        let held: u64 = state.live_children().filter_map(|child| child.budget?.tokens).sum();
-        let all = state.spent().tokens + held;
+        let held = state.live_children().filter_map(|child| {
+            Some(child.budget?.tokens?.saturating_sub(state.spent_by(child.session).tokens))
+        });
+        let all = state.spent().tokens + held.sum::<u64>();
         if granted.is_some_and(|granted| left != Some(granted.saturating_sub(all))) {
             problems.push(format!("granted {granted:?}, spent and held {all}, left {left:?}"));
         }

@@ -31,7 +31,9 @@ use tokio::task::{AbortHandle, JoinSet};
 
 use crate::mail::Mail;
 use kin::Kin;
+pub(crate) use reading::account;
 pub(crate) use scope::LiveScope;
+pub(crate) use watch::granted;
 
 /// What is known when the hand is made.
 pub(crate) struct Reach {
@@ -136,9 +138,10 @@ impl Children {
                 let promised = hand.scope.promise(spawning.session, &spawning.name, &spawning.scope);
                 self.tasks.spawn(spawn::spawn(hand, spawning, promised, at));
             }
-            TreeOrder::Restore { child, name, scope, budget, send, call_id: _ } => {
+            TreeOrder::Restore { child, name, scope, budget, kin, send, call_id: _ } => {
                 let promised = hand.scope.promise(child, &name, &scope);
-                let restoring = spawn::Restoring { child, name, scope, budget, send };
+                let reason = spawn::Reason { budget, kin, send };
+                let restoring = spawn::Restoring { child, name, scope, reason };
                 self.tasks.spawn(spawn::restore(hand, restoring, promised, at));
             }
             TreeOrder::Watch { child, name } => {
@@ -164,6 +167,9 @@ impl Children {
             }
             TreeOrder::ReadReports { child, since } => {
                 self.tasks.spawn(reports::read(hand, child, since));
+            }
+            TreeOrder::ReadSpending { child } => {
+                self.tasks.spawn(reports::spending(hand, child));
             }
             TreeOrder::Report { seq, to, event } => {
                 // One is in flight: an order for another means that the one before is settled.

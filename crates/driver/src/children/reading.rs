@@ -8,8 +8,8 @@ use std::ops::ControlFlow;
 
 use minke_pod::State;
 use minke_record::{
-    CallStage, ChildOutcome, Content, EndResult, Entry, Holder, Item, Kind, PodEvent, Role, SessionId, Spent,
-    Text,
+    CallStage, ChildOutcome, Content, EndResult, Entry, Holder, Item, Kind, Paid, PodEvent, Role, SessionId,
+    Spent, Text,
 };
 use minke_session::{Reader, Store, StoreError};
 
@@ -17,6 +17,8 @@ use minke_session::{Reader, Store, StoreError};
 pub(crate) const READ_MOST: u64 = 256 * 1024;
 /// How much of a call's arguments or of a result's text a reading with details shows.
 const DETAIL_CHARS: usize = 200;
+/// So many pods below one are read for what they spent.
+const ACCOUNT_MOST: usize = 4_096;
 
 /// Some text of a pod.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -153,8 +155,38 @@ pub(crate) fn standing(state: &State, live: bool) -> String {
 pub(crate) struct Gone {
     pub(crate) outcome: ChildOutcome,
     pub(crate) exit: Option<i32>,
-    /// Over its whole session, with everything below it.
-    pub(crate) spent: Spent,
+    /// What it and everybody below it has spent over their whole sessions.
+    pub(crate) paid: Vec<Paid>,
+}
+
+impl Gone {
+    pub(crate) fn spent(&self) -> Spent {
+        self.paid.iter().fold(Spent::default(), |sum, paid| sum.plus(&paid.spent))
+    }
+}
+
+/// What a session and everybody who was spawned below it has spent, each by its own log, whether they live or not.
+pub(crate) fn account(store: &dyn Store, session: SessionId) -> Result<Vec<Paid>, StoreError> {
+    let mut paid: Vec<Paid> = Vec::new();
+    let mut left = vec![session];
+    while let Some(next) = left.pop() {
+        if paid.len() >= ACCOUNT_MOST || paid.iter().any(|seen| seen.session == next) {
+            continue;
+        }
+        let state = match state(store, next) {
+            Ok(state) => state,
+            // One whose session was deleted is paid for: what was read of it before stays.
+            Err(StoreError::NotFound { .. }) if next != session => continue,
+            Err(e) => return Err(e),
+        };
+        if let Some(parent) = state.facts.about.as_ref().and_then(|about| about.parent.as_ref()) {
+            let (under, read_to) = (parent.session, state.next_seq);
+            paid.push(Paid { session: next, under, read_to, spent: state.own_spent() });
+        }
+        let own = state.facts.children.iter().filter(|child| child.adopted_from.is_none());
+        left.extend(own.map(|child| child.session));
+    }
+    Ok(paid)
 }
 
 /// How the last life of a session ended: as its last report says, else by its exit status; who ended without a word
@@ -165,12 +197,11 @@ pub(crate) fn how_it_ended(
     exit: Option<i32>,
 ) -> Result<Gone, StoreError> {
     let replay = store.reader(session)?.replay()?;
-    let state = State::replay(replay.iter().map(|sealed| &sealed.entry));
     let outcome = said_farewell(replay.iter().map(|sealed| &sealed.entry)).unwrap_or(match exit {
         Some(0) => ChildOutcome::Stopped,
         Some(_) | None => ChildOutcome::Crashed,
     });
-    Ok(Gone { outcome, exit, spent: state.spent() })
+    Ok(Gone { outcome, exit, paid: account(store, session)? })
 }
 
 /// What the last life said when it went.

@@ -12,6 +12,7 @@ use minke_pod::TreeNews;
 use minke_protocol::{Method, Nothing, Subscribe};
 use minke_record::{Report, SessionId};
 use minke_registry::Row;
+use minke_session::StoreError;
 
 use super::Hand;
 use super::reading;
@@ -81,6 +82,20 @@ pub(super) async fn read(hand: Arc<Hand>, child: SessionId, since: u64) {
         }
         Err(why) => {
             let message = format!("the reports of session s_{child} cannot be read: {why}");
+            drop(hand.mail.send(Mail::Alert(message)).await);
+        }
+    }
+}
+
+/// Hands over what a child and everybody below it has spent.
+pub(super) async fn spending(hand: Arc<Hand>, child: SessionId) {
+    let paid = hand.off_loop(move |hand| reading::account(hand.home.store.as_ref(), child)).await;
+    match paid {
+        Ok(paid) => hand.tell(TreeNews::Spending { paid }).await,
+        // Its session was deleted: what was read of it before stays.
+        Err(StoreError::NotFound { .. }) => {}
+        Err(e) => {
+            let message = format!("what session s_{child} has spent cannot be read: {}", chain(&e));
             drop(hand.mail.send(Mail::Alert(message)).await);
         }
     }

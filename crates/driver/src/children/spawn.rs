@@ -13,7 +13,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use minke_client::{Launch, LaunchError, Launched, above};
-use minke_pod::{Moment, NewSession, Sending, Spawning, State, TreeNews, Visit, Visitor, new_session};
+use minke_pod::{
+    KinKnown, Moment, NewSession, Sending, Spawning, State, TreeNews, Visit, Visitor, new_session,
+};
 use minke_record::{Actor, Budget, CloneOf, ErrorCode, InputSegment, Permission, PodName, Scope, SessionId};
 use minke_registry::{Lend, RegistryError, Row, Ticket};
 use minke_session::StoreError;
@@ -293,14 +295,20 @@ pub(super) struct Restoring {
     pub(super) child: SessionId,
     pub(super) name: PodName,
     pub(super) scope: Scope,
+    pub(super) reason: Reason,
+}
+
+/// What a child that is started again finds in its log.
+pub(super) struct Reason {
     pub(super) budget: Option<Budget>,
+    pub(super) kin: KinKnown,
     pub(super) send: Option<Sending>,
 }
 
 /// Starts a child again: its recorded scope is lent anew, what it is to do is written as a visit, then it is started.
 pub(super) async fn restore(hand: Arc<Hand>, restoring: Restoring, promised: Result<(), String>, at: Moment) {
     let child = restoring.child;
-    let sent = restoring.send.as_ref().map(|_| "started".to_owned());
+    let sent = restoring.reason.send.as_ref().map(|_| "started".to_owned());
     let made = match promised {
         Ok(()) => wake(&hand, restoring, at).await,
         Err(why) => Err(Failure::new(ErrorCode::Internal, format!("this pod cannot be narrowed: {why}"))),
@@ -316,7 +324,7 @@ pub(super) async fn restore(hand: Arc<Hand>, restoring: Restoring, promised: Res
 
 async fn wake(hand: &Arc<Hand>, restoring: Restoring, at: Moment) -> Result<Launched, Failure> {
     no_commands(hand, &restoring.scope)?;
-    let Restoring { child, name, scope, budget, send } = restoring;
+    let Restoring { child, name, scope, reason } = restoring;
     let (apart, line) = {
         let lent = scope.clone();
         hand.off_loop(move |hand| {
@@ -326,22 +334,21 @@ async fn wake(hand: &Arc<Hand>, restoring: Restoring, at: Moment) -> Result<Laun
         .await?
     };
     let ticket = lend(hand, Loan { child, name, scope, apart, line }).await?;
-    let lease = hand.off_loop(move |hand| visit(hand, child, (budget, send), at)).await?;
+    let lease = hand.off_loop(move |hand| visit(hand, child, reason, at)).await?;
     launch(hand, child, lease, ticket).await
 }
 
 /// Writes what a child is started for, and keeps the lease for its pod.
-fn visit(
-    hand: &Hand,
-    child: SessionId,
-    (budget, send): (Option<Budget>, Option<Sending>),
-    at: Moment,
-) -> Result<OwnedFd, Failure> {
+fn visit(hand: &Hand, child: SessionId, reason: Reason, at: Moment) -> Result<OwnedFd, Failure> {
     let mut open = hand.home.store.open(child)?;
     if let Some(damage) = open.damaged {
         return Err(StoreError::Damaged { id: child, damage }.into());
     }
+    let Reason { budget, kin, send } = reason;
     let mut changes = Vec::new();
+    if kin != KinKnown::default() {
+        changes.push(Visit::Kin(kin));
+    }
     if let Some(budget) = budget {
         let value = serde_json::to_value(budget).expect("a budget is plain data");
         changes.push(Visit::Config { key: "budget".to_owned(), value });

@@ -53,7 +53,7 @@ pub(super) async fn stop(hand: Arc<Hand>, call_id: CallId, (child, name): Whom, 
                 "`{name}` has ended ({}{}); {}; its loan is back",
                 gone.outcome,
                 gone.exit.map(|code| format!(", exit {code}")).unwrap_or_default(),
-                spending(&gone.spent, None)
+                spending(&gone.spent(), None)
             ),
             None,
         ),

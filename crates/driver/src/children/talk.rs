@@ -217,7 +217,7 @@ fn one_line(child: &OpenChild, live: bool, state: Option<&minke_pod::State>) -> 
         (Some(state), _) => reading::standing(state, live),
         (None, _) => "stopped: its log cannot be read".to_owned(),
     };
-    let spent = state.map_or(child.spent, minke_pod::State::spent);
+    let spent = state.map_or(child.before, minke_pod::State::spent);
     let mut line = format!(
         "{}: {standing}; scope {}; {}",
         child.name,

@@ -11,8 +11,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use minke_pod::TreeNews;
-use minke_record::{ChildOutcome, ErrorCode, OpenChild, PodName, SessionId, Spent};
+use minke_pod::{State, TreeNews};
+use minke_record::{Budget, ChildOutcome, ErrorCode, OpenChild, Paid, PodName, SessionId};
 use minke_registry::{Row, Table};
 
 use super::Hand;
@@ -62,13 +62,15 @@ fn attend(hand: &Arc<Hand>, kin: &Kin) {
         Ok(gone) => gone,
         Err(e) => {
             drop(hand.mail.blocking_send(Mail::Alert(format!("what a child spent cannot be read: {e}"))));
-            Gone { outcome: ChildOutcome::Crashed, exit, spent: Spent::default() }
+            Gone { outcome: ChildOutcome::Crashed, exit, paid: Vec::new() }
         }
     };
     // First those that it left behind: their loans were part of its own.
     match hand.scope.refresh(None) {
         Ok(table) => {
-            for row in new_children(hand, &table, kin.session) {
+            // Those that this pod is starting itself are watched as soon as they live.
+            let adopted = |row: &Row| row.lender != Some(hand.session);
+            for row in new_children(hand, &table, kin.session).into_iter().filter(adopted) {
                 take_on(hand, &row);
             }
         }
@@ -78,8 +80,8 @@ fn attend(hand: &Arc<Hand>, kin: &Kin) {
         }
     }
     hand.kin().remove(&kin.session);
-    let Gone { outcome, exit, spent } = gone.clone();
-    let ended = TreeNews::Ended { child: kin.session, outcome, exit, spent };
+    let Gone { outcome, exit, paid } = gone.clone();
+    let ended = TreeNews::Ended { child: kin.session, outcome, exit, paid };
     drop(hand.mail.blocking_send(Mail::Tree(Box::new(ended))));
     kin.gone.send_replace(Some(gone));
 }
@@ -99,10 +101,10 @@ fn wait_for_lease(hand: &Hand, kin: &Kin) -> Result<(), String> {
     hand.runtime.watch(&kin.name, kin.session).wait(None).map(|_| ()).map_err(|e| chain(&e))
 }
 
-/// Those that the table gives to this pod and that nobody watches yet.
+/// Those that the table gives to this pod and that nobody watches yet. One whose ticket is still out is being started.
 fn new_children(hand: &Hand, table: &Table, gone: SessionId) -> Vec<Row> {
     let kin = hand.kin();
-    let own = |row: &&Row| row.parent == Some(hand.session) && row.lender != Some(hand.session);
+    let own = |row: &&Row| row.parent == Some(hand.session) && row.ticket_hash.is_none();
     let new = |row: &&Row| row.session != gone && !kin.contains_key(&row.session);
     table.pods.iter().filter(own).filter(new).cloned().collect()
 }
@@ -111,7 +113,7 @@ fn new_children(hand: &Hand, table: &Table, gone: SessionId) -> Vec<Row> {
 fn take_on(hand: &Arc<Hand>, row: &Row) {
     let (child, name) = (row.session, row.name.clone());
     let letter = match known(hand, row) {
-        Ok((known, from)) => Mail::Tree(Box::new(TreeNews::Adopted { known: Box::new(known), from })),
+        Ok((known, paid)) => Mail::Tree(Box::new(TreeNews::Adopted { known: Box::new(known), paid })),
         Err(why) => Mail::Alert(format!(
             "the pod `{name}` is this one's child now, but its log says too little: {why}"
         )),
@@ -120,31 +122,35 @@ fn take_on(hand: &Arc<Hand>, row: &Row) {
     begin(hand, Kin::new(child, name, None));
 }
 
-/// What the pod that spawned another knew of it, by its log; else what the other's own log says. With it who that was.
-fn known(hand: &Hand, row: &Row) -> Result<(OpenChild, SessionId), String> {
+/// A pod of the table as this one knows it from now on: what the logs of it and of whoever spawned it say, and what it
+/// and everybody below it has spent.
+fn known(hand: &Hand, row: &Row) -> Result<(OpenChild, Vec<Paid>), String> {
     let store = hand.home.store.as_ref();
     let of = reading::state(store, row.session).map_err(|e| chain(&e))?;
     let about = of.facts.about.as_ref().ok_or("it has no session_start")?;
     let parent = about.parent.as_ref().ok_or("it was spawned by nobody")?;
     let spawner = reading::state(store, parent.session).ok();
-    let known = spawner
-        .and_then(|spawner| spawner.facts.children.into_iter().find(|known| known.session == row.session));
-    let known = known.unwrap_or_else(|| OpenChild {
-        session: row.session,
-        name: row.name.clone(),
-        call_id: parent.call_id.clone(),
-        scope: row.scope.clone(),
-        budget: None,
-        adopted_from: None,
-        clone: None,
-        ready: true,
-        ended: None,
-        lived: false,
-        spent: Spent::default(),
-        asks: Vec::new(),
-        reported: None,
-    });
-    Ok((known, parent.session))
+    let clone = spawner
+        .and_then(|spawner| spawner.facts.children.into_iter().find(|known| known.session == row.session))
+        .and_then(|known| known.clone);
+    let line: Vec<SessionId> =
+        row.ancestors.iter().copied().take_while(|above| *above != hand.session).collect();
+    let known = OpenChild {
+        budget: granted(&of),
+        adopted_from: line.first().copied(),
+        line,
+        clone,
+        ..OpenChild::new(row.session, row.name.clone(), parent.call_id.clone(), row.scope.clone())
+    };
+    let paid = reading::account(store, row.session).map_err(|e| chain(&e))?;
+    Ok((known, paid))
+}
+
+/// The part of a pod's budget that its parent divides.
+pub(crate) fn granted(state: &State) -> Option<Budget> {
+    let all = state.granted();
+    let divided = Budget { usd: all.usd, tokens: all.tokens, ..Budget::default() };
+    Some(divided).filter(|divided| !divided.is_empty())
 }
 
 /// A child is back that had children of its own: the table has given them back to it, and this pod has them no more.
@@ -161,18 +167,18 @@ pub(super) async fn hand_back(hand: &Arc<Hand>, child: SessionId) {
     match back {
         Ok(back) => {
             for kin in back {
-                let session = kin.session;
                 kin.handed_back.store(true, Ordering::Release);
-                hand.kin().remove(&session);
-                let state =
-                    hand.off_loop(move |hand| reading::state(hand.home.store.as_ref(), session)).await;
-                let spent = state.map(|state| state.spent()).unwrap_or_default();
-                let outcome = ChildOutcome::Returned;
-                hand.tell(TreeNews::Ended { child: session, outcome, exit: None, spent }).await;
+                hand.kin().remove(&kin.session);
+                handed_back(hand, kin.session).await;
             }
         }
         Err(why) => drop(hand.mail.send(Mail::Alert(format!("the scope table cannot be read: {why}"))).await),
     }
+}
+
+async fn handed_back(hand: &Hand, child: SessionId) {
+    let outcome = ChildOutcome::Returned;
+    hand.tell(TreeNews::Ended { child, outcome, exit: None, paid: Vec::new() }).await;
 }
 
 /// After a boot: whom the table gives to this pod and its log does not know.
@@ -197,6 +203,8 @@ pub(super) async fn adopt_unknown(hand: Arc<Hand>, known: Vec<SessionId>) {
 /// What was found of a child that an earlier life had started, or was about to.
 enum Found {
     Lives(Box<Row>),
+    /// It lives, and the table says that it is another's.
+    Anothers,
     /// It has lived since this pod noted that it begins, and lives no more.
     Over,
     /// It never began.
@@ -224,6 +232,7 @@ pub(super) async fn look(hand: Arc<Hand>, child: SessionId, name: PodName, ready
             hand.tell(TreeNews::Spawned { child, socket, clone: None, sent: None }).await;
             begin(&hand, Kin::new(child, row.name, None));
         }
+        Found::Anothers => handed_back(&hand, child).await,
         // Its thread finds the lease free at once, waits for its fences, and tells how it ended.
         Found::Over => begin(&hand, Kin::new(child, name, None)),
         Found::Nothing => {
@@ -240,6 +249,9 @@ pub(super) async fn look(hand: Arc<Hand>, child: SessionId, name: PodName, ready
 fn find(hand: &Hand, child: SessionId, ready: bool) -> Result<Option<Found>, String> {
     let look = hand.runtime.look().map_err(|e| chain(&e))?;
     if let Some(live) = look.by_session(child) {
+        if live.row.parent.is_some_and(|parent| parent != hand.session) {
+            return Ok(Some(Found::Anothers));
+        }
         let begun = live.row.ticket_hash.is_none() && live.status.is_some();
         return Ok(begun.then(|| Found::Lives(Box::new(live.row.clone()))));
     }

@@ -140,7 +140,10 @@ impl Watch {
 impl Tree {
     /// What must hold after every step.
     pub(super) fn check(&mut self) -> Result<(), String> {
-        self.watch.budgets.check()?;
+        let processes = &self.processes;
+        self.watch.budgets.check(|session| {
+            processes.values().any(|process| process.session == session && process.life.is_some())
+        })?;
         if let Some((ticket, _)) = self.machine.adopted.iter().find(|(_, times)| **times > 1) {
             return Err(format!("P13: {ticket} led to a row twice"));
         }

@@ -6,8 +6,8 @@
 
 use minke_pod::{CallEnd, Given, Order, Refusal, Request, RunMode, ShutdownMode, TreeNews, TreeOrder, What};
 use minke_record::{
-    Actor, CallId, ChildOutcome, EndResult, Entry, Holder, InputSegment, Kind, Millis, OpenChild, PodEvent,
-    PodName, RunResult, SendMode, SessionId, Spent,
+    Actor, Budget, CallId, ChildOutcome, EndResult, Entry, Holder, InputSegment, Kind, Millis, OpenChild,
+    Paid, PodEvent, PodName, RunResult, SendMode, SessionId,
 };
 use minke_registry::Loan;
 
@@ -108,9 +108,11 @@ impl Tree {
         let me = self.processes[&key].session;
         let errand = match order {
             TreeOrder::Spawn(spawning) => Errand::Start(Box::new(Start::spawn(*spawning))),
-            TreeOrder::Restore { child, name, scope, budget, send, .. } => {
+            TreeOrder::Restore { child, name, scope, budget, kin, send, .. } => {
                 self.met("a child was started again");
-                Errand::Start(Box::new(Start::restore(child, name, scope, budget, send)))
+                let mut start = Start::restore(child, name, scope, budget, send);
+                start.kin = kin;
+                Errand::Start(Box::new(start))
             }
             TreeOrder::Send { call_id, child, send, .. } => {
                 let input = vec![InputSegment::text(send.message.as_str())];
@@ -157,6 +159,11 @@ impl Tree {
                 return Ok(());
             }
             TreeOrder::ReadReports { child, since } => return self.read_reports(key, child, since),
+            TreeOrder::ReadSpending { child } => {
+                let paid = self.account(child);
+                self.tell(key, TreeNews::Spending { paid });
+                return Ok(());
+            }
             TreeOrder::GiveScope => {
                 let problem = self.machine.give(me).err().map(|why| why.to_string());
                 self.met(if problem.is_none() { "a scope was given up" } else { "a scope was kept" });
@@ -240,8 +247,7 @@ impl Tree {
         if self.machine.table.row(watch.child).is_some_and(|row| row.parent != Some(me)) {
             self.met("a child was handed back");
             let (child, outcome) = (watch.child, ChildOutcome::Returned);
-            let spent = self.sessions.get_mut(&child).map(|log| log.state().spent()).unwrap_or_default();
-            self.tell(key, TreeNews::Ended { child, outcome, exit: None, spent });
+            self.tell(key, TreeNews::Ended { child, outcome, exit: None, paid: Vec::new() });
             self.refresh(key);
             return Ok(None);
         }
@@ -295,32 +301,35 @@ impl Tree {
     }
 
     fn child_ended(&mut self, key: Key, child: SessionId) -> Result<(), String> {
-        let spent = self.spent_below(child);
+        let paid = self.account(child);
         let Some(log) = self.sessions.get_mut(&child) else { return Ok(()) };
         let state = log.state();
         let outcome = if log_says_stopped(state) { ChildOutcome::Stopped } else { ChildOutcome::Crashed };
-        self.tell(key, TreeNews::Ended { child, outcome, exit: None, spent });
+        self.tell(key, TreeNews::Ended { child, outcome, exit: None, paid });
         // The product's minds order it themselves.
         if self.minds == Minds::StandIn { self.read_reports(key, child, 0) } else { Ok(()) }
     }
 
-    /// What a session has spent, with children whose end it did not live to note. Those that live have their own part.
-    fn spent_below(&mut self, session: SessionId) -> Spent {
-        let Some(log) = self.sessions.get_mut(&session) else { return Spent::default() };
-        let state = log.state();
-        let whole = state.spent();
-        if self.flaw == Some(Flaw::ForgetsBelow) {
-            return whole;
-        }
-        let open: Vec<(SessionId, Spent)> =
-            state.live_children().map(|child| (child.session, child.spent)).collect();
-        open.into_iter().fold(whole, |sum, (child, before)| {
-            if self.machine.table.row(child).is_some() {
-                return sum;
+    /// What a session and everybody who was spawned below it has spent, each by its own log.
+    pub(super) fn account(&mut self, session: SessionId) -> Vec<Paid> {
+        let mut paid = Vec::new();
+        let mut left = vec![session];
+        while let Some(next) = left.pop() {
+            let Some(log) = self.sessions.get_mut(&next) else { continue };
+            if log.holder.is_none() {
+                log.sync();
             }
-            self.met("a child's end was never noted");
-            sum.plus(&self.spent_below(child).since(&before))
-        })
+            let state = log.state();
+            if let Some(parent) = state.facts.about.as_ref().and_then(|about| about.parent.as_ref()) {
+                let (under, read_to) = (parent.session, state.next_seq);
+                paid.push(Paid { session: next, under, read_to, spent: state.own_spent() });
+            }
+            if self.flaw != Some(Flaw::ForgetsBelow) {
+                let own = state.facts.children.iter().filter(|child| child.adopted_from.is_none());
+                left.extend(own.map(|child| child.session));
+            }
+        }
+        paid
     }
 
     /// Grandchildren that the table gives to this pod and that its mind does not know.
@@ -336,18 +345,30 @@ impl Tree {
             .collect();
         for loan in unknown {
             self.met("a grandchild was adopted");
-            let from = self.machine.lender(loan.session).unwrap_or(loan.session);
-            let spawner = self.sessions.get_mut(&from).map(Session::state);
-            let known = spawner
-                .and_then(|state| state.facts.children.iter().find(|open| open.session == loan.session));
-            let known = Box::new(known.cloned().unwrap_or_else(|| unknown_child(&loan)));
-            self.tell(key, TreeNews::Adopted { known, from });
+            let known = Box::new(self.child_of_loan(key, &loan));
+            let paid = self.account(loan.session);
+            self.tell(key, TreeNews::Adopted { known, paid });
             if let Some(process) = self.processes.get_mut(&key) {
                 let watch = Watching { child: loan.session, name: loan.name, known: true };
                 process.errands.push(Errand::Watch(watch));
             }
         }
         Ok(())
+    }
+
+    /// A pod that the table gives to this one, as the logs have it.
+    fn child_of_loan(&mut self, key: Key, loan: &Loan) -> OpenChild {
+        let me = self.processes[&key].session;
+        let line: Vec<SessionId> =
+            self.ancestors(loan.session).into_iter().take_while(|above| *above != me).collect();
+        let state = self.sessions.get_mut(&loan.session).map(Session::state);
+        let budget = state.and_then(|state| divided(state.granted()));
+        OpenChild {
+            budget,
+            adopted_from: line.first().copied(),
+            line,
+            ..OpenChild::new(loan.session, loan.name.clone(), CallId(String::new()), loan.scope.clone())
+        }
     }
 
     fn say(&mut self, key: Key, mut say: Saying) -> Option<Errand> {
@@ -450,23 +471,10 @@ impl Tree {
     }
 }
 
-/// All that can be said of a child whose spawner's log does not know it.
-fn unknown_child(loan: &Loan) -> OpenChild {
-    OpenChild {
-        session: loan.session,
-        name: loan.name.clone(),
-        call_id: CallId(String::new()),
-        scope: loan.scope.clone(),
-        budget: None,
-        adopted_from: None,
-        clone: None,
-        ready: true,
-        ended: None,
-        lived: false,
-        spent: Spent::default(),
-        asks: Vec::new(),
-        reported: None,
-    }
+/// The part of a budget that a parent divides.
+pub(super) fn divided(granted: Budget) -> Option<Budget> {
+    let part = Budget { usd: granted.usd, tokens: granted.tokens, ..Budget::default() };
+    Some(part).filter(|part| !part.is_empty())
 }
 
 fn log_says_stopped(state: &minke_pod::State) -> bool {

@@ -8,6 +8,7 @@ use minke_record::{
 };
 use uuid::Uuid;
 
+use super::hand::divided;
 use super::log::Session;
 use super::{Key, Minds, Tree, agent};
 
@@ -114,8 +115,11 @@ impl Tree {
         let state = log.state();
         let Some(about) = state.facts.about.clone() else { return Ok(()) };
         let Some(parent) = about.parent else { return Ok(()) };
-        let (scope, spent) = (about.scope, state.spent());
-        let stopped = Stopped { session: id, name: self.name_of(id), scope, parent, spent };
+        let (scope, budget) = (about.scope, divided(state.granted()));
+        let above = self.processes[&key].session;
+        let line = self.ancestors(id).into_iter().take_while(|session| *session != above).collect();
+        let paid = self.account(id);
+        let stopped = Stopped { session: id, name: self.name_of(id), scope, parent, budget, line, paid };
         self.met("a child was woken through its ancestor");
         self.tells(key, Order::RestorePod(Box::new(stopped)))
     }
@@ -128,8 +132,7 @@ impl Tree {
         let granted = self.sessions.get_mut(&session).and_then(|log| log.state().granted().tokens);
         let Some(log) = self.sessions.get_mut(&parent) else { return false };
         let known = log.state().live_children().find(|child| child.session == session);
-        let held =
-            known.map(|child| child.budget.and_then(|b| b.tokens).map(|part| part + child.spent.tokens));
+        let held = known.map(|child| child.budget.and_then(|b| b.tokens));
         held == Some(granted) && self.is_counted(parent)
     }
 

@@ -2,7 +2,7 @@
 //!
 //! Here: the side of the parent, and the child's process until it says that it is ready. Elsewhere: what follows (`hand`).
 
-use minke_pod::{Moment, Sending, Spawning, TreeNews, Visit, Visitor, What, new_session, visit};
+use minke_pod::{KinKnown, Moment, Sending, Spawning, TreeNews, Visit, Visitor, What, new_session, visit};
 use minke_record::{Actor, Budget, ErrorCode, InputSegment, Millis, PodName, Scope, SessionId};
 
 use super::hand::{Errand, Watching};
@@ -23,6 +23,8 @@ pub(super) struct Start {
     /// Everything of a new one; absent if it has lived before.
     spawning: Option<Spawning>,
     budget: Option<Budget>,
+    /// What it is told of those below it.
+    pub(super) kin: KinKnown,
     send: Option<Sending>,
     at: At,
     ticket: String,
@@ -64,6 +66,7 @@ impl Start {
             scope,
             spawning: None,
             budget,
+            kin: KinKnown::default(),
             send,
             at: At::Narrow,
             ticket: String::new(),
@@ -174,7 +177,7 @@ impl Tree {
         }
         session.holder = Some(key);
         let by = Actor::pod(self.processes[&key].session);
-        let mut changes = Vec::new();
+        let mut changes = vec![Visit::Kin(std::mem::take(&mut start.kin))];
         if let Some(budget) = &start.budget {
             let value = serde_json::to_value(budget).expect("a budget is plain data");
             changes.push(Visit::Config { key: "budget".to_owned(), value });

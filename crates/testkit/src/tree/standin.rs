@@ -13,10 +13,10 @@ use minke_pod::{
     Step, TreeNews, TreeOrder, What,
 };
 use minke_record::{
-    Actor, Budget, CallId, Child, ChildEnd, ChildOutcome, DequeueReason, Dequeued, Draft, Entry, ErrorCode,
-    Holder, Ids, Inbox, Invoke, Kind, LlmCall, LlmEnd, LlmOutcome, LlmUsage, Millis, OpenChild, Opened,
-    Outbox, OutboxAck, Own, PodEvent, PodsCall, Purpose, QueueId, QueueMode, QueuedInput, Reserved, Route,
-    RunCompleted, RunId, RunResult, Scope, SessionId, Trigger, UserInput,
+    Actor, Budget, CallId, Child, ChildEnd, ChildOutcome, ChildSpent, DequeueReason, Dequeued, Draft, Entry,
+    ErrorCode, Holder, Ids, Inbox, Invoke, Kind, LlmCall, LlmEnd, LlmOutcome, LlmUsage, Millis, OpenChild,
+    Opened, Outbox, OutboxAck, Own, PodEvent, PodsCall, Purpose, QueueId, QueueMode, QueuedInput, Reserved,
+    Route, RunCompleted, RunId, RunResult, Scope, SessionId, Trigger, UserInput,
 };
 use serde_json::Value;
 
@@ -346,8 +346,8 @@ impl StandIn {
             scope: scope.clone(),
             budget,
             adopted_from: None,
+            line: Vec::new(),
             clone: None,
-            spent: None,
         };
         self.note(m, child);
         self.starting.insert(session);
@@ -370,28 +370,27 @@ impl StandIn {
     }
 
     fn restore(&mut self, m: &mut Making, call_id: CallId, child: OpenChild, send: Sending) {
-        let OpenChild { session, name, scope, spent, .. } = child;
+        let OpenChild { session, name, scope, line, .. } = child;
         // Those that were adopted from it go back to it, with what they hold.
-        let theirs = self.state.live_children().filter(|open| open.adopted_from == Some(session));
-        let moved: u64 = theirs.filter_map(|open| open.budget?.tokens).sum();
-        let part =
-            self.part(None).map(|part| Budget { tokens: part.tokens.map(|part| part + moved), ..part });
-        let tokens = part.and_then(|part| part.tokens).map(|part| part + spent.tokens);
+        let theirs = self.state.theirs(session).map(|open| self.state.open_to(open).tokens);
+        let spent = self.state.spent_by(session).tokens + theirs.sum::<u64>();
+        let tokens = self.part(None).and_then(|part| part.tokens).map(|part| part + spent);
         let budget = tokens.map(|tokens| Budget { tokens: Some(tokens), ..Budget::default() });
         let again = Child {
             session,
             name: name.clone(),
             call_id: call_id.clone(),
             scope: scope.clone(),
-            budget: part,
-            adopted_from: None,
+            budget,
+            adopted_from: line.first().copied(),
+            line,
             clone: None,
-            spent: None,
         };
         self.note(m, again);
         self.starting.insert(session);
         let (send, call_id) = (Some(send), Some(call_id));
-        let order = TreeOrder::Restore { child: session, name, scope, budget, send, call_id };
+        let kin = self.state.kin_known(session);
+        let order = TreeOrder::Restore { child: session, name, scope, budget, kin, send, call_id };
         m.step.effects.push(Effect::Tree(order));
     }
 
@@ -413,17 +412,23 @@ impl StandIn {
                     );
                 }
             }
-            TreeNews::Ended { child, outcome, exit, spent } => {
+            TreeNews::Ended { child, outcome, exit, paid } => {
                 self.starting.remove(&child);
                 if let Some(open) = open(&self.state, child) {
-                    let spent = Some(spent.since(&open.spent));
-                    self.note(m, ChildEnd { session: child, name: open.name, outcome, exit, spent });
+                    if !paid.is_empty() {
+                        self.note(m, ChildSpent { paid });
+                    }
+                    self.note(m, ChildEnd { session: child, name: open.name, outcome, exit, spent: None });
                 }
             }
-            TreeNews::Adopted { known, from } if open(&self.state, known.session).is_none() => {
-                let OpenChild { session, name, call_id, scope, budget, spent, .. } = *known;
-                let (adopted_from, clone, spent) = (Some(from), None, Some(spent));
-                self.note(m, Child { session, name, call_id, scope, budget, adopted_from, clone, spent });
+            TreeNews::Adopted { known, paid } if open(&self.state, known.session).is_none() => {
+                self.note(m, ChildSpent { paid });
+                let OpenChild { session, name, call_id, scope, budget, adopted_from, line, clone, .. } =
+                    *known;
+                self.note(m, Child { session, name, call_id, scope, budget, adopted_from, line, clone });
+            }
+            TreeNews::Spending { paid } => {
+                self.note(m, ChildSpent { paid });
             }
             TreeNews::Told { call_id, ended: CallEnd::Done(_) | CallEnd::Failed { .. } }
             | TreeNews::Read { call_id, .. } => {
