@@ -299,14 +299,14 @@ export type Child = {
   name: PodName;
   call_id: CallId;
   scope: Scope;
-  /** What is taken out of this pod's budget for it, in this life of it. */
+  /** What it and everything below it may have spent in all when this life of it ends. */
   budget?: Budget | null;
   /** The pod that had lent it its scope, if it was adopted from there. */
   adopted_from?: SessionId | null;
+  /** Who is between it and this pod, nearest to it first, if it was adopted. */
+  line?: Array<SessionId>;
   /** Its own clone of the workspace, if it has one. */
   clone?: CloneOf | null;
-  /** What it had spent under the pod that it was adopted from, in lives that have ended there. */
-  spent?: Spent | null;
 };
 
 export type ChildEnd = {
@@ -331,6 +331,12 @@ export type ChildOutcome = "failed_to_start" | "slept" | "stopped" | "crashed" |
 export type ChildRow = {
   session: SessionId;
   name: PodName;
+};
+
+/** What pods below this one have spent, read from their logs. The newest reading of each counts: so it does not
+ * matter who reads first when a pod had several parents one after the other. */
+export type ChildSpent = {
+  paid: Array<Paid>;
 };
 
 export type ChildStarted = {
@@ -725,8 +731,10 @@ export type Facts = {
   requests?: number;
   /** What `set{budget}` has set; over what manifest and mandate say. */
   budget?: Budget | null;
-  /** What children that have ended had spent, and how many were spawned. */
+  /** What everybody below has spent, as far as it was read, and how many were spawned: the sum of `paid`. */
   children_spent?: Spent;
+  /** The newest reading of what each pod below has spent itself. */
+  paid?: { [name: string]: Paid };
   tasks?: Array<TaskFact>;
   /** The highest number that a task has had: numbers are not used again. */
   task_ids?: number;
@@ -1031,6 +1039,8 @@ export type Kind = SessionStart & {
   kind: "child";
 } | ChildEnd & {
   kind: "child_end";
+} | ChildSpent & {
+  kind: "child_spent";
 } | Outbox & {
   kind: "outbox";
 } | OutboxAck & {
@@ -1336,8 +1346,11 @@ export type OpenChild = {
   name: PodName;
   call_id: CallId;
   scope: Scope;
+  /** What it and everything below it may have spent in all when this life of it ends. */
   budget?: Budget | null;
   adopted_from?: SessionId | null;
+  /** Who is between it and this pod, nearest to it first, if it was adopted. */
+  line?: Array<SessionId>;
   clone?: CloneOf | null;
   /** Its process is known to have been ready in this life of it. */
   ready?: boolean;
@@ -1345,8 +1358,8 @@ export type OpenChild = {
   ended?: HowEnded | null;
   /** It has lived before this life of it. */
   lived?: boolean;
-  /** What it has spent in earlier lives. */
-  spent?: Spent;
+  /** What it and everything below it had spent when this life of it began. */
+  before?: Spent;
   /** What it has asked and, as far as is known, not been answered. */
   asks?: Array<OpenAsk>;
   /** The newest report of it that a WaitPods may return, by the `seq` of its `inbox` entry. */
@@ -1423,6 +1436,16 @@ export type OutboxAck = {
 export type Outcome = "done" | "failed" | "refused" | "invalid" | "cancelled" | "timed_out" | "lost" | (string & {});
 
 export type OutputStream = "stdout" | "stderr" | "both" | (string & {});
+
+/** What one pod has spent itself over its whole session, without those below it, as its log said at an entry. */
+export type Paid = {
+  session: SessionId;
+  /** Who had spawned it. */
+  under: SessionId;
+  /** How far its log was read. */
+  read_to: number;
+  spent: Spent;
+};
 
 /** The parent pod's session and the call that spawned this one. */
 export type Parent = {

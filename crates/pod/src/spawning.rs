@@ -177,7 +177,7 @@ impl Pod {
             return;
         }
         let budget = self.share_again(child);
-        let kin = self.state.kin_known(child.session);
+        let kin = Box::new(self.state.kin_known(child.session));
         let (session, name, scope) = (child.session, child.name.clone(), child.scope.clone());
         self.note(
             m,

@@ -27,7 +27,7 @@ pub enum TreeOrder {
         budget: Option<Budget>,
         /// Written into its log before it lives: what is known of everybody below it, so that it counts right from its
         /// first request on.
-        kin: KinKnown,
+        kin: Box<KinKnown>,
         /// What it is started for; without one it only lives again.
         send: Option<Sending>,
         call_id: Option<CallId>,

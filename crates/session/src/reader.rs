@@ -146,6 +146,13 @@ impl Reader for LogReader {
         Ok(good.head())
     }
 
+    fn sync(&self) -> Result<(), StoreError> {
+        let files = self.log.files()?;
+        // Older files were synced before the newest was begun.
+        let newest = self.log.io("open", files.open(self.log.disk(), files.last))?;
+        self.log.io("sync", newest.sync_data())
+    }
+
     fn page(&self, from_seq: u64, max_entries: usize, max_bytes: usize) -> Result<Page, StoreError> {
         let mut page = Page { entries: Vec::new(), next_seq: None };
         let mut bytes = 0usize;

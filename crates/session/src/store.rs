@@ -203,6 +203,10 @@ pub trait Reader: Send {
     /// The last entry of the last whole step.
     fn head(&self) -> Result<Option<Position>, StoreError>;
 
+    /// Makes durable what the log holds now. For whoever acts on what a dead writer has left: what it had not synced could
+    /// still be lost, and its numbers be given to other entries.
+    fn sync(&self) -> Result<(), StoreError>;
+
     /// Whole entries from a number on, as many as fit both limits, at least one.
     fn page(&self, from_seq: u64, max_entries: usize, max_bytes: usize) -> Result<Page, StoreError>;
 

@@ -187,8 +187,8 @@ fn the_products_minds_keep_the_promises_of_the_tree() {
 /// Seeds that have failed once. What they tell changes with the simulation; what was wrong has a test of its own.
 ///
 /// Stand-in 2778: a pod was adopted in the middle of a request, and the checker took what the request gave back off its
-/// new parent's sum only (`a_pod_that_is_adopted_in_the_middle_of_a_request`). Product 3502: a run could be resumed and
-/// was not, for the budget was spent; that is rest.
+/// new parent's sum only. Sums go by who spawned whom since (`a_request_counts_for_everybody_above`). Product 3502: a run
+/// could be resumed and was not, for the budget was spent; that is rest.
 #[test]
 fn recorded_seeds_hold() {
     grown(2778, Minds::StandIn);

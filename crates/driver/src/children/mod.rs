@@ -140,7 +140,7 @@ impl Children {
             }
             TreeOrder::Restore { child, name, scope, budget, kin, send, call_id: _ } => {
                 let promised = hand.scope.promise(child, &name, &scope);
-                let reason = spawn::Reason { budget, kin, send };
+                let reason = spawn::Reason { budget, kin: *kin, send };
                 let restoring = spawn::Restoring { child, name, scope, reason };
                 self.tasks.spawn(spawn::restore(hand, restoring, promised, at));
             }

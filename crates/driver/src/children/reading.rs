@@ -196,7 +196,9 @@ pub(crate) fn how_it_ended(
     session: SessionId,
     exit: Option<i32>,
 ) -> Result<Gone, StoreError> {
-    let replay = store.reader(session)?.replay()?;
+    let reader = store.reader(session)?;
+    reader.sync()?;
+    let replay = reader.replay()?;
     let outcome = said_farewell(replay.iter().map(|sealed| &sealed.entry)).unwrap_or(match exit {
         Some(0) => ChildOutcome::Stopped,
         Some(_) | None => ChildOutcome::Crashed,

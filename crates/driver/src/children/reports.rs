@@ -71,6 +71,9 @@ pub(super) async fn read(hand: Arc<Hand>, child: SessionId, since: u64) {
             let mut to = above(store, child).map_err(|e| chain(&e))?;
             to.push(hand.session);
             let reader = store.reader(child).map_err(|e| chain(&e))?;
+            if matches!(store.holder(child), Ok(None)) {
+                reader.sync().map_err(|e| chain(&e))?;
+            }
             reading::reports(reader.as_ref(), since, &to).map_err(|e| chain(&e))
         })
         .await;

@@ -111,7 +111,7 @@ impl Tree {
             TreeOrder::Restore { child, name, scope, budget, kin, send, .. } => {
                 self.met("a child was started again");
                 let mut start = Start::restore(child, name, scope, budget, send);
-                start.kin = kin;
+                start.kin = *kin;
                 Errand::Start(Box::new(start))
             }
             TreeOrder::Send { call_id, child, send, .. } => {
@@ -314,12 +314,17 @@ impl Tree {
     pub(super) fn account(&mut self, session: SessionId) -> Vec<Paid> {
         let mut paid = Vec::new();
         let mut left = vec![session];
+        let mut ends_unnoted = false;
         while let Some(next) = left.pop() {
             let Some(log) = self.sessions.get_mut(&next) else { continue };
-            if log.holder.is_none() {
+            if log.holder.is_none() && self.flaw != Some(Flaw::ReadsUnsynced) {
                 log.sync();
             }
             let state = log.state();
+            let gone = |child: &OpenChild| self.machine.table.row(child.session).is_none();
+            if state.live_children().any(gone) {
+                ends_unnoted = true;
+            }
             if let Some(parent) = state.facts.about.as_ref().and_then(|about| about.parent.as_ref()) {
                 let (under, read_to) = (parent.session, state.next_seq);
                 paid.push(Paid { session: next, under, read_to, spent: state.own_spent() });
@@ -328,6 +333,9 @@ impl Tree {
                 let own = state.facts.children.iter().filter(|child| child.adopted_from.is_none());
                 left.extend(own.map(|child| child.session));
             }
+        }
+        if ends_unnoted {
+            self.met("a child's end was never noted");
         }
         paid
     }

@@ -389,7 +389,7 @@ impl StandIn {
         self.note(m, again);
         self.starting.insert(session);
         let (send, call_id) = (Some(send), Some(call_id));
-        let kin = self.state.kin_known(session);
+        let kin = Box::new(self.state.kin_known(session));
         let order = TreeOrder::Restore { child: session, name, scope, budget, kin, send, call_id };
         m.step.effects.push(Effect::Tree(order));
     }
