@@ -48,8 +48,7 @@ impl Pod {
                 cwd.escape_debug()
             ));
         }
-        let mut manifest =
-            profiles::resolve(spawn.profile.as_deref(), &self.state.manifest).map_err(|e| e.to_string())?;
+        let mut manifest = profiles::inherited(&self.state.manifest);
         if spawn.instruction.is_some() {
             manifest.worker.instruction.clone_from(&spawn.instruction);
         }
