@@ -29,6 +29,8 @@ pub(crate) struct NewPod {
     pub(crate) cwd: Option<PathBuf>,
     pub(crate) name: Option<String>,
     pub(crate) model: Option<String>,
+    /// The selector of a profile; absent = the default.
+    pub(crate) profile: Option<String>,
     pub(crate) posture: Option<String>,
     /// Commands run without a fence.
     pub(crate) unsandboxed: bool,

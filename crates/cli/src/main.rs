@@ -28,6 +28,7 @@ mod paths;
 mod pod;
 mod policy;
 mod private;
+mod profile;
 mod prompt;
 mod ps;
 mod read;
@@ -126,6 +127,9 @@ enum Command {
     /// What a pod here would be declared to be, where each value comes from, and your own settings
     #[command(subcommand)]
     Config(config::Config),
+    /// Profiles: recipes for agents, in Lua
+    #[command(subcommand)]
+    Profile(profile::Profile),
     /// Where everything lies
     Paths(paths::Paths),
     /// A script served over loopback HTTP in all four wire formats, to test any client against
@@ -189,6 +193,7 @@ fn run(command: Command, around: &Surroundings, screen: &Screen) -> Result<Exit,
         Command::Trust(trust) => return trust::run(&trust, around, screen),
         Command::Policy(policy) => return policy::run(policy, around, screen),
         Command::Config(config) => return config::run(config, around, screen),
+        Command::Profile(profile) => return profile::run(profile, around, screen),
         Command::Schema(schema) => return schema::run(&schema, screen),
         Command::Asks(asks) => return answer::list(&asks, around, screen),
         _ => {}
@@ -235,6 +240,7 @@ async fn talk(command: Command, around: &Surroundings, screen: &Screen) -> Resul
         | Command::Trust(_)
         | Command::Policy(_)
         | Command::Config(_)
+        | Command::Profile(_)
         | Command::Schema(_)
         | Command::Asks(_)
         | Command::Pod(_) => Err(Failure::new(Exit::Failed, "this command does not talk to a pod")),

@@ -23,15 +23,22 @@ const PAGE: &str = "docs/cli.md lists the keys";
 pub(crate) fn declare(new: &NewPod, cwd: &Path, around: &Surroundings) -> Result<Declared, Failure> {
     let workspace = Surroundings::workspace(cwd);
     let paths = around.paths()?;
+    let registry = crate::profile::registry(&workspace, around)?;
+    let profile = registry
+        .chosen(new.profile.as_deref(), &around.cwd)
+        .map_err(|error| crate::profile::unusable(&error))?;
     let asked = Asked {
         config: &paths.config,
         workspace: &workspace,
         here: &around.cwd,
         said: said(new)?,
         trusted: is_trusted(&workspace, &paths.data),
-        profile: None,
+        profile: Some(profile.layer),
     };
-    minke_sources::declare(asked).map_err(|e| undeclared(&e))
+    let mut declared = minke_sources::declare(asked).map_err(|e| undeclared(&e))?;
+    let name = &mut declared.manifest.pod.name;
+    *name = name.take().or(profile.slug);
+    Ok(declared)
 }
 
 /// Where trust cannot be looked up, nobody is trusted; the pod says so when it starts.

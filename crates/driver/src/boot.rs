@@ -312,6 +312,7 @@ fn equip(
         cover: &hands.cover,
         tier,
         helper: args.helper.clone().unwrap_or_default(),
+        profiles: &hands.papers.profiles,
     });
     outputs::restore(state, &hands.library, &dirs.output);
     Ok(kit)
@@ -357,7 +358,7 @@ fn assemble(
     let around = around.for_pod(scope.row().name.as_str());
     let library = library.with_files(Arc::clone(&kit.files));
     let mut models = Models::new(library.clone(), mail.clone());
-    let Papers { files, rules, hooks, notices } = papers;
+    let Papers { files, rules, hooks, profiles: _, notices } = papers;
     let about_hooks = hooks::around(&library, scope.row().name.as_str(), &paths, &cover);
     let about_hooks = minke_hooks::Around { commands: kit.commands.clone(), ..about_hooks };
     let hooks = Arc::new(Hooks::new(hooks, about_hooks));

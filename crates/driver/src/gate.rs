@@ -6,11 +6,14 @@
 //! (`opening_a_hostile_repository_runs_nothing_of_it`).
 
 use std::path::Path;
+use std::sync::Arc;
 
+use minke_manifest::profiles::Offer;
 use minke_pod::State;
 use minke_record::About;
 use minke_registry::Paths;
-use minke_trust::TrustStore;
+use minke_sources::Registry;
+use minke_trust::{Standing, TrustStore};
 
 use crate::hooks;
 use crate::rules::{Loaded, RuleFiles, RulesError};
@@ -19,6 +22,8 @@ pub(crate) struct Papers {
     pub(crate) files: RuleFiles,
     pub(crate) rules: Loaded,
     pub(crate) hooks: minke_hooks::Loaded,
+    /// The profiles that a child can be made from.
+    pub(crate) profiles: Arc<Offer>,
     /// What a client should know about the workspace.
     pub(crate) notices: Vec<String>,
 }
@@ -37,6 +42,8 @@ impl Papers {
             Err(e) => (None, vec![format!("nothing of this workspace is trusted: {e}; {}", e.hint())]),
         };
         let hooks = hooks::load(paths, state.manifest.hooks.enabled, &found, standing.as_ref());
-        Ok(Papers { files, rules, hooks, notices })
+        let trusted = standing.as_ref().is_some_and(Standing::holds);
+        let profiles = Arc::new(Registry::find(&paths.config, trusted.then_some(&found)).offer());
+        Ok(Papers { files, rules, hooks, profiles, notices })
     }
 }

@@ -13,6 +13,7 @@ use minke_exec::fence::{EnvRules, FenceSpec, Helper, Network, PodDirs};
 use minke_exec::proxy::Proxy;
 use minke_files::{Files, FilesConfig, TmpAlias};
 use minke_llm::Cover;
+use minke_manifest::profiles::Offer;
 use minke_manifest::{Manifest, SandboxMode};
 use minke_policy::Tier;
 use minke_record::{Permission, Scope, ScopeRule, SessionId};
@@ -36,6 +37,8 @@ pub(crate) struct Making<'a> {
     pub(crate) tier: Tier,
     /// The binary that puts up the walls.
     pub(crate) helper: Helper,
+    /// The profiles that a child can be made from.
+    pub(crate) profiles: &'a Arc<Offer>,
 }
 
 pub(crate) struct Kit {
@@ -73,6 +76,7 @@ impl Kit {
             commands: commands.clone(),
             offers_commands: tier.offers_commands(),
             web: crate::web::settings(manifest.web.as_ref(), &mut notices),
+            profiles: Arc::clone(making.profiles),
         });
         if let Some(rule) = minke_policy::deny_inside_write(scope).filter(|_| tier == Tier::B) {
             notices.push(format!(

@@ -29,7 +29,7 @@ local models  = require("minke.models")
 local compact = require("minke.compact")
 return profile {
   slug = "reviewer", description = "Reads, never writes",
-  model = models.catalog("anthropic/claude-sonnet-4-6"),
+  model = models.catalog("acme/large-4"),
   worker = { instruction = "$minke/reviewer", max_turns = 40 },
   scope = scope.workspace_read(),
   compaction = compact.ratio { threshold = 0.7, request = 0.8 },
@@ -39,7 +39,7 @@ return profile {
     assert_eq!(recipe.description.as_deref(), Some("Reads, never writes"));
     assert_eq!(recipe.scope, Some(WorkspaceScope::Read));
     let wanted = json!({
-        "model": { "ref": "anthropic/claude-sonnet-4-6" },
+        "model": { "ref": "acme/large-4" },
         "worker": { "instruction": "$minke/reviewer", "max_turns": 40 },
         "compaction": { "threshold": "70%", "request_threshold": "80%" },
     });

@@ -4,7 +4,7 @@
 //! this pod knows them), the entries and the order that follow. Elsewhere: the saga itself (`driver::children`), the
 //! machine's table (`registry`), what comes back (`children`).
 
-use minke_manifest::profiles;
+use minke_manifest::profiles::{DEFAULT, Selector, inherited};
 use minke_policy::Level;
 use minke_record::{
     Budget, CallId, Child, Ids, Millis, OpenChild, Permission, Scope, ScopeRule, SessionId, SpawnPod,
@@ -28,6 +28,7 @@ const WAIT_MS: u64 = 600_000;
 pub(crate) struct Plan {
     scope: Scope,
     cwd: String,
+    profile: Option<String>,
     manifest: Value,
     budget: Option<Budget>,
 }
@@ -48,7 +49,16 @@ impl Pod {
                 cwd.escape_debug()
             ));
         }
-        let mut manifest = profiles::inherited(&self.state.manifest);
+        let profile = match Selector::read(spawn.profile.as_deref()).map_err(|e| e.to_string())? {
+            Selector::Inherit => None,
+            Selector::Default | Selector::Full(_) | Selector::Bare(_) => {
+                Some(spawn.profile.clone().unwrap_or_else(|| DEFAULT.to_owned()))
+            }
+        };
+        let mut manifest = inherited(&self.state.manifest);
+        if profile.is_some() {
+            manifest.worker.instruction = None;
+        }
         if spawn.instruction.is_some() {
             manifest.worker.instruction.clone_from(&spawn.instruction);
         }
@@ -62,7 +72,7 @@ impl Pod {
         self.room_for_a_child(true)?;
         let budget = self.share(spawn.budget)?;
         let scope = minke_policy::narrow(&about.scope, &request);
-        Ok(Plan { scope, cwd, manifest: manifest.to_value(), budget })
+        Ok(Plan { scope, cwd, profile, manifest: manifest.to_value(), budget })
     }
 
     /// A target outside what this pod has now is named, with who holds it.
@@ -110,7 +120,7 @@ impl Pod {
             Ok(plan) => plan,
             Err(problem) => return self.settle_call(m, id, invalid(problem)),
         };
-        let Plan { scope, cwd, manifest, budget } = plan;
+        let Plan { scope, cwd, profile, manifest, budget } = plan;
         let Some(about) = self.state.facts.about.clone() else { return };
         let session = session_of(m.now, about.session, id);
         let (name, wait) = (spawn.name.clone(), spawn.wait);
@@ -140,6 +150,8 @@ impl Pod {
             task: spawn.task,
             cwd,
             workspace: about.workspace,
+            profile,
+            instruction: spawn.instruction,
             manifest,
             budget,
             permissions: self.permissions_of_child(),

@@ -111,7 +111,11 @@ pub struct Spawning {
     pub task: String,
     pub cwd: String,
     pub workspace: String,
-    /// What it is declared to be: its profile, with its own instruction.
+    /// The registered profile that it is made from; absent if it inherits.
+    pub profile: Option<String>,
+    /// In place of the profile's instruction.
+    pub instruction: Option<String>,
+    /// What it is declared to be if it inherits, with its own instruction; what a profile is held to.
     pub manifest: Value,
     pub budget: Option<Budget>,
     /// `permissions` of its mandate: at most what this pod may.

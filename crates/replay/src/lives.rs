@@ -188,6 +188,15 @@ impl<'l> Walk<'l> {
         let mut tools = self.look.recipe.tools.clone();
         if let Some(given) = given {
             tools.retain(|tool| given.iter().any(|offered| offered.name == tool.name));
+            for tool in &mut tools {
+                let Some(offered) = given.iter().find(|offered| offered.name == tool.name) else { continue };
+                // Which profiles there were, only the log knows.
+                let fixed = tool.description.split_once(minke_tools::PROFILES).map(|(fixed, _)| fixed);
+                let theirs = offered.description.split_once(minke_tools::PROFILES).map(|(fixed, _)| fixed);
+                if fixed.is_some() && fixed == theirs {
+                    tool.description.clone_from(&offered.description);
+                }
+            }
         }
         tools
     }

@@ -178,7 +178,7 @@ fn written(value: &Value) -> Option<toml_edit::Value> {
 }
 
 /// Puts new content in a file's place at once.
-fn replace(path: &Path, content: &[u8]) -> io::Result<()> {
+pub(crate) fn replace(path: &Path, content: &[u8]) -> io::Result<()> {
     let mut temp = path.as_os_str().to_owned();
     temp.push(".new");
     let temp = PathBuf::from(temp);

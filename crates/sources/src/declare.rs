@@ -41,10 +41,13 @@ pub struct Declared {
 
 /// The manifest of all layers. What tightens in the file of a workspace counts at once, the rest once it is trusted.
 pub fn declare(asked: Asked<'_>) -> Result<Declared, SourcesError> {
-    let mut layers = Vec::new();
-    if let Some(values) = config::user(asked.config)? {
-        layers.push(Layer { kind: LayerKind::User, values });
-    }
+    let person = config::user(asked.config)?.map(|values| Layer { kind: LayerKind::User, values });
+    declare_layers(asked, person)
+}
+
+/// The same with what the person says given.
+pub(crate) fn declare_layers(asked: Asked<'_>, person: Option<Layer>) -> Result<Declared, SourcesError> {
+    let mut layers: Vec<Layer> = person.into_iter().collect();
     layers.extend(asked.profile);
     let mut waiting = Vec::new();
     let settings = match config::workspace(asked.workspace) {

@@ -1,19 +1,30 @@
 //! Sources: the files that a manifest is made of.
 //!
 //! Here: reading `config.toml` of the person and of the workspace (`config`), changing the person's (`change`), what a
-//! relative path means (`places`), and the one way from files and a command line to a manifest (`declare`). Elsewhere: what
-//! keys mean and how layers merge (`manifest`), files of a workspace read safely (`trust`), rule files (`driver`).
+//! relative path means (`places`), profiles and where they are registered (`profiles`, `registry`), and the one way from
+//! files and a command line to a manifest (`declare`). Elsewhere: the language of profiles (`lua`), what keys mean and how layers merge (`manifest`), files of a workspace read safely (`trust`), rule files (`driver`).
 //! Invariant: a layer that cannot be read whole stops the start, in every layer; to skip one that tightens would be to
 //! loosen (`a_layer_that_cannot_be_read_stops_everything`).
 
+mod builtin;
 mod change;
+mod child;
 mod config;
 mod declare;
+mod evaluating;
 mod places;
+mod profiles;
+mod registry;
+mod starting;
 
+pub use builtin::STARTER;
 pub use change::{Changed, set, unset};
+pub use child::{Child, declare_child};
 pub use config::{CONFIG, OF_WORKSPACE, user, workspace};
 pub use declare::{Asked, Declared, declare};
+pub use profiles::{Profile, ProfilesError};
+pub use registry::{REGISTRY, Registry};
+pub use starting::{NewProfile, new_profile};
 
 /// Why there is no manifest.
 #[derive(Debug, thiserror::Error)]
@@ -27,6 +38,8 @@ pub enum SourcesError {
     File { what: &'static str, path: String, why: String },
     #[error("{0}")]
     Refused(#[from] minke_trust::Refused),
+    #[error(transparent)]
+    Profile(#[from] ProfilesError),
 }
 
 impl SourcesError {
@@ -44,6 +57,7 @@ impl SourcesError {
             SourcesError::File { .. } => {
                 "look at its permissions; `minke config path` says where files lie".to_owned()
             }
+            SourcesError::Profile(error) => error.hint(),
             SourcesError::Refused(_) => {
                 "no pod starts past settings that cannot be read: put a plain file there, or none".to_owned()
             }

@@ -9,7 +9,7 @@ use std::path::{Component, Path, PathBuf};
 use minke_manifest::{LayerKind, ManifestError, Partial};
 
 /// Stands for the workspace.
-const WORKSPACE: &str = "$workspace";
+pub(crate) const WORKSPACE: &str = "$workspace";
 
 /// What relative paths are from.
 #[derive(Debug, Clone, Copy)]

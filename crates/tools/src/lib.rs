@@ -21,11 +21,12 @@ use std::sync::Arc;
 
 use minke_exec::command::Commands;
 use minke_files::Files;
+use minke_manifest::profiles::Offer;
 use minke_tool::Tool;
 
 pub use edit::file_tools;
 pub use own::own_tools;
-pub use pods::pod_tools;
+pub use pods::{PROFILES, pod_tools};
 pub use search::search_tools;
 pub use shell::shell_tools;
 pub use web::{FetchSettings, SearchKind, SearchSettings, WebSettings, web_tools, web_tools_in};
@@ -38,6 +39,8 @@ pub struct Kit {
     /// Whether commands are offered at all.
     pub offers_commands: bool,
     pub web: WebSettings,
+    /// The profiles that a child can be made from.
+    pub profiles: Arc<Offer>,
 }
 
 impl Kit {
@@ -45,7 +48,8 @@ impl Kit {
     pub fn idle() -> Kit {
         let search = Some(SearchSettings::new(SearchKind::Brave));
         let web = WebSettings { fetch: Some(FetchSettings::default()), search };
-        Kit { files: Arc::new(Files::none()), commands: None, offers_commands: true, web }
+        let profiles = Arc::new(Offer::unseen());
+        Kit { files: Arc::new(Files::none()), commands: None, offers_commands: true, web, profiles }
     }
 }
 
@@ -57,7 +61,7 @@ pub fn builtin(kit: &Kit) -> Vec<Arc<dyn Tool>> {
     }
     tools.extend(search_tools(&kit.files));
     tools.extend(own_tools());
-    tools.extend(pod_tools());
+    tools.extend(pod_tools(&kit.profiles));
     tools.extend(web_tools(&kit.web));
     tools.sort_by_key(|tool| tool.spec().name);
     tools

@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use minke_manifest::profiles;
+use minke_manifest::profiles::{Choice, INHERIT, Offer};
 use minke_policy::is_canonical;
 use minke_record::{
     Action, AskId, Budget, Class, Decision, Own, Permission, PodName, PodsCall, ScopeRule, SendMode,
@@ -29,14 +29,17 @@ const READ_BYTES: u64 = 16 * 1024;
 const READ_BYTES_MOST: u64 = 128 * 1024;
 const WAIT_SECONDS: u64 = 600;
 const WAIT_SECONDS_MOST: u64 = 86_400;
+/// Before the profiles in the description of SpawnPod: what follows depends on the house, what is before does not.
+pub const PROFILES: &str = " Profiles: ";
 /// How much of a wrong word an error repeats.
 const SHOWN_BYTES: usize = 60;
 
 /// The tools about other pods, sorted by name.
-pub fn pod_tools() -> Vec<Arc<dyn Tool>> {
+pub fn pod_tools(profiles: &Arc<Offer>) -> Vec<Arc<dyn Tool>> {
     use Which::{Answer, List, Read, Send, Spawn, Stop, Wait};
     let all = [Answer, List, Read, Send, Spawn, Stop, Wait];
-    all.into_iter().map(|which| Arc::new(PodTool(which)) as Arc<dyn Tool>).collect()
+    let tool = |which| Arc::new(PodTool { which, profiles: Arc::clone(profiles) }) as Arc<dyn Tool>;
+    all.into_iter().map(tool).collect()
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,7 +53,11 @@ enum Which {
     Wait,
 }
 
-struct PodTool(Which);
+struct PodTool {
+    which: Which,
+    /// What SpawnPod can be told to make a child from.
+    profiles: Arc<Offer>,
+}
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -157,7 +164,7 @@ struct AnswerArguments {
 
 impl PodTool {
     fn name(&self) -> &'static str {
-        match self.0 {
+        match self.which {
             Which::Answer => "AnswerPod",
             Which::List => "ListPods",
             Which::Read => "ReadPodOutput",
@@ -169,7 +176,7 @@ impl PodTool {
     }
 
     fn description(&self) -> String {
-        match self.0 {
+        match self.which {
             Which::Answer => "Answers a question of a pod below you, if you may.".to_owned(),
             Which::List => {
                 "Lists the pods that you have spawned: state, scope, budget, last event. A stopped one stays listed."
@@ -184,16 +191,12 @@ impl PodTool {
                     .to_owned()
             }
             Which::Spawn => {
-                let profiles: Vec<String> = profiles::USABLE
-                    .iter()
-                    .map(|profile| format!("{} ({})", profile.selector, profile.description))
-                    .collect();
                 format!(
                     "Starts another agent on a part of the work, in its own process. It sees only `task`: say all that \
                      it needs. It gets what `scope` lists and nothing else; what you let it write you cannot write \
                      until it has stopped. isolation `clone` gives it its own clone and branch instead. When its run \
-                     ends you are told; WaitPods waits for it. Profiles: {}.",
-                    profiles.join(", ")
+                     ends you are told; WaitPods waits for it.{PROFILES}{}.",
+                    self.profiles.listing()
                 )
             }
             Which::Stop => {
@@ -208,7 +211,7 @@ impl PodTool {
     fn schema(&self) -> Value {
         let name = json!({ "type": "string", "description": "The name you gave it." });
         let text = json!({ "type": "string" });
-        let (properties, required): (Value, &[&str]) = match self.0 {
+        let (properties, required): (Value, &[&str]) = match self.which {
             Which::Answer => {
                 let decisions: Vec<&str> = Decision::KNOWN.iter().map(Decision::as_str).collect();
                 let decision = json!({ "type": "string", "enum": decisions });
@@ -246,8 +249,10 @@ impl PodTool {
 
     fn read(&self, arguments: &str) -> Result<PodsCall, ToolError> {
         let tool = self.name();
-        match self.0 {
-            Which::Spawn => parse(tool, arguments).and_then(spawn).map(PodsCall::Spawn),
+        match self.which {
+            Which::Spawn => {
+                parse(tool, arguments).and_then(|said| spawn(said, &self.profiles)).map(PodsCall::Spawn)
+            }
             Which::Send => {
                 let SendArguments { name, message, mode } = parse(tool, arguments)?;
                 bounded("message", &message, TASK_BYTES)?;
@@ -297,7 +302,7 @@ impl Tool for PodTool {
     }
 
     fn class(&self) -> Class {
-        match self.0 {
+        match self.which {
             Which::Read | Which::Wait | Which::List => Class::Pure,
             Which::Answer | Which::Send | Which::Spawn | Which::Stop => Class::Once,
         }
@@ -365,7 +370,7 @@ fn spawn_schema() -> Value {
 }
 
 /// The checks that need nobody else, in the order of the page.
-fn spawn(said: SpawnArguments) -> Result<SpawnPod, ToolError> {
+fn spawn(said: SpawnArguments, profiles: &Offer) -> Result<SpawnPod, ToolError> {
     let name = pod_name(&said.name)?;
     bounded("task", &said.task, TASK_BYTES)?;
     let clone = match said.isolation.as_deref() {
@@ -377,9 +382,13 @@ fn spawn(said: SpawnArguments) -> Result<SpawnPod, ToolError> {
         }
     };
     let scope = rules(&said.scope, clone)?;
-    if let Err(e) = profiles::select(said.profile.as_deref()) {
-        return Err(invalid(e.to_string()));
-    }
+    // Absent stays absent: the default is a name, too, and is looked up when the child is made.
+    let profile = said.profile.as_deref().map(str::trim).filter(|said| !said.is_empty());
+    let chosen = profiles.choose(profile).map_err(|e| invalid(e.to_string()))?;
+    let profile = profile.map(|_| match chosen {
+        Choice::Inherit => INHERIT.to_owned(),
+        Choice::Profile(name) => name.to_string(),
+    });
     if let Some(instruction) = &said.instruction {
         bounded("instruction", instruction, INSTRUCTION_BYTES)?;
     }
@@ -390,7 +399,6 @@ fn spawn(said: SpawnArguments) -> Result<SpawnPod, ToolError> {
     if let Some(usd) = said.budget.and_then(|budget| budget.usd).filter(|usd| !(0.0..=1e9).contains(usd)) {
         return Err(invalid(format!("`budget.usd` is {usd}: give an amount of dollars")));
     }
-    let profile = said.profile.map(|profile| profile.trim().to_owned()).filter(|said| !said.is_empty());
     Ok(SpawnPod {
         name,
         task: said.task,

@@ -2,12 +2,29 @@
 
 use std::sync::Arc;
 
+use minke_manifest::profiles::{Listed, Offer, ProfileName, Source};
 use minke_record::{Budget, Class, Own, Permission, PodsCall, Scope, SendMode, WaitUntil};
 use minke_tool::{Place, Tool};
 use minke_tools::pod_tools;
 
+fn offer() -> Offer {
+    let listed = |source, name: &str, about: &str| Listed {
+        name: ProfileName::new(source, name),
+        description: (!about.is_empty()).then(|| about.to_owned()),
+    };
+    let profiles = vec![
+        listed(Source::Builtin, "coder", "writes"),
+        listed(Source::User, "coder", "writes otherwise"),
+        listed(Source::User, "reviewer", ""),
+    ];
+    Offer::new(profiles, ProfileName::new(Source::User, "reviewer"), None)
+}
+
 fn tool(name: &str) -> Arc<dyn Tool> {
-    pod_tools().into_iter().find(|tool| tool.spec().name == name).expect("the tool is there")
+    pod_tools(&Arc::new(offer()))
+        .into_iter()
+        .find(|tool| tool.spec().name == name)
+        .expect("the tool is there")
 }
 
 fn read(name: &str, arguments: &str) -> Result<PodsCall, String> {
@@ -64,7 +81,9 @@ fn every_bad_argument_is_told_in_words() {
         (with(r#""isolation":"none""#), "`isolation` is `none`"),
         (with(r#""profile":"path:x""#), "names a file"),
         (with(r#""profile":"x.lua""#), "names a file"),
-        (with(r#""profile":"what:x""#), "a prefix is one of"),
+        (with(r#""profile":"./x""#), "names a file"),
+        (with(r#""profile":"coder""#), "could be `builtin:coder` or `user:coder`"),
+        (with(r#""profile":"what:x""#), "a prefix that is none"),
         (with(r#""profile":"user:""#), "no name after the prefix"),
         (with(r#""profile":"nobody""#), "there is no profile `nobody`"),
         (with(r#""cwd":"here""#), "`cwd` is `here`"),
@@ -145,5 +164,38 @@ fn looking_is_pure_and_the_rest_is_done_once() {
         let action = tool(name).prepare(arguments, &place).unwrap();
         assert_eq!((tool(name).class(), action.pod.as_deref()), (class.clone(), pod), "{name}");
         assert_eq!(action.side_effects, class == Class::Once, "{name}");
+    }
+}
+
+#[test]
+fn the_profiles_that_can_be_chosen_are_listed_and_a_short_name_becomes_a_full_one() {
+    let description = tool("SpawnPod").spec().description;
+    for part in ["`inherit` (your own configuration)", "builtin:coder: writes", "user:reviewer (default)"] {
+        assert!(description.contains(part), "`{part}` is missing: {description}");
+    }
+    for (said, wanted) in
+        [("reviewer", "user:reviewer"), ("default", "user:reviewer"), ("builtin:coder", "builtin:coder")]
+    {
+        let arguments = format!(
+            r#"{{"name":"a","task":"t","scope":[{{"target":"/r","permission":"read"}}],"profile":" {said} "}}"#
+        );
+        let PodsCall::Spawn(spawn) = read("SpawnPod", &arguments).unwrap() else {
+            panic!("{said} is a spawn")
+        };
+        assert_eq!(spawn.profile.as_deref(), Some(wanted), "{said}");
+    }
+    let problem = Some("profiles.toml:3: broken".to_owned());
+    let broken = Arc::new(Offer { problem, ..offer() });
+    let tools = pod_tools(&broken);
+    let spawn = tools.iter().find(|tool| tool.spec().name == "SpawnPod").expect("the tool stays");
+    assert!(spawn.spec().description.contains("profiles.toml:3: broken"));
+    let with = |profile: &str| {
+        spawn.own(&format!(
+            r#"{{"name":"a","task":"t","scope":[{{"target":"/r","permission":"read"}}]{profile}}}"#
+        ))
+    };
+    assert!(with(r#","profile":"inherit""#).is_ok());
+    for profile in ["", r#","profile":"default""#, r#","profile":"user:reviewer""#] {
+        assert!(with(profile).unwrap_err().message().contains("profiles.toml:3: broken"), "{profile}");
     }
 }

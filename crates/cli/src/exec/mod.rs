@@ -41,7 +41,10 @@ pub(crate) struct Exec {
     /// The model, as `provider/model` (`minke models` lists them), `scripted:FILE` or `scripted:demo`
     #[arg(long, short, value_name = "REF")]
     model: Option<String>,
-    /// The pod's name (default: the directory's)
+    /// The profile: `default`, NAME, `builtin:NAME`, `user:NAME`, `project:NAME`, or the path of a file
+    #[arg(long, short, value_name = "SELECTOR")]
+    profile: Option<String>,
+    /// The pod's name (default: the profile's or the directory's)
     #[arg(long)]
     name: Option<String>,
     /// The working directory (default: this one)
@@ -72,10 +75,10 @@ pub(crate) struct Exec {
     #[arg(long, value_name = "PATH")]
     lift: Vec<PathBuf>,
     /// Go on with a session: its id, the beginning of it, or its name. Without a prompt its paused run is resumed
-    #[arg(long, value_name = "SESSION", conflicts_with_all = ["last", "cwd", "name", "set", "posture", "unsandboxed", "lift", "budget", "read_only", "clone"])]
+    #[arg(long, value_name = "SESSION", conflicts_with_all = ["last", "profile", "cwd", "name", "set", "posture", "unsandboxed", "lift", "budget", "read_only", "clone"])]
     resume: Option<String>,
     /// Go on with the newest session of this directory
-    #[arg(long, conflicts_with_all = ["cwd", "name", "set", "posture", "unsandboxed", "lift", "budget", "read_only", "clone"])]
+    #[arg(long, conflicts_with_all = ["profile", "cwd", "name", "set", "posture", "unsandboxed", "lift", "budget", "read_only", "clone"])]
     last: bool,
     /// Write the model's last message to this file
     #[arg(long, value_name = "FILE")]
@@ -198,6 +201,7 @@ async fn begin(
         cwd: exec.cwd.clone(),
         name: exec.name.clone(),
         model: exec.model.clone(),
+        profile: exec.profile.clone(),
         posture: exec.posture.clone(),
         unsandboxed: exec.unsandboxed,
         lift: exec.lift.clone(),

@@ -113,6 +113,30 @@ fn the_examples_of_the_page_on_hooks_are_true() {
 }
 
 #[test]
+fn the_examples_of_the_page_on_profiles_are_true() {
+    check_page("profiles.md");
+    let page = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/profiles.md");
+    let text = std::fs::read_to_string(page).unwrap();
+    let block = |kind: &str| text.split(kind).nth(1).unwrap().split("```").next().unwrap().to_owned();
+    let (lua, registry) = (block("```lua\n"), block("```toml\n"));
+    let world = World::new();
+    let script = format!(
+        "mkdir -p .minke/profiles && cd .minke && cat > profiles.toml <<'E'\n{registry}\nE\n\
+         cat > profiles/tester.lua <<'E'\n{lua}\nE\ncp profiles/tester.lua profiles/writer.lua\n\
+         cd .. && {0} trust --yes && {0} profile check && {0} profile list",
+        env!("CARGO_BIN_EXE_minke")
+    );
+    let done = world.through_shell(&script, &[]);
+    let shown = format!("{}{}", done.out, done.err);
+    assert_eq!(done.code, Some(0), "{shown}");
+    for line in
+        ["project:tester can be used", "project:tester    (default) writes tests", "project:writer    writes"]
+    {
+        assert!(shown.contains(line), "`{line}` is missing: {shown}");
+    }
+}
+
+#[test]
 fn the_examples_of_the_page_on_the_tree_are_true() {
     check_page("tree.md");
 }

@@ -7,6 +7,7 @@
 
 mod clone;
 mod kin;
+mod profile;
 mod reading;
 mod reports;
 mod scope;

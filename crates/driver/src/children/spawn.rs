@@ -22,7 +22,7 @@ use minke_session::StoreError;
 
 use super::kin::Kin;
 use super::watch::{self, begin};
-use super::{Hand, clone, code};
+use super::{Hand, clone, code, profile};
 use crate::carrying::chain;
 
 /// From its start until `ready`.
@@ -37,13 +37,13 @@ const COMMANDS_NAMED: usize = 4;
 const COMMAND_CHARS: usize = 80;
 
 /// Why there is no child.
-struct Failure {
+pub(super) struct Failure {
     code: ErrorCode,
     message: String,
 }
 
 impl Failure {
-    fn new(code: ErrorCode, message: impl Into<String>) -> Failure {
+    pub(super) fn new(code: ErrorCode, message: impl Into<String>) -> Failure {
         Failure { code, message: message.into() }
     }
 }
@@ -129,9 +129,12 @@ pub(super) async fn spawn(
 
 async fn make(
     hand: &Arc<Hand>,
-    spawning: Spawning,
+    mut spawning: Spawning,
     at: Moment,
 ) -> Result<(Launched, Option<CloneOf>), Failure> {
+    if spawning.profile.is_some() {
+        spawning = hand.off_loop(move |hand| profile::declared(&hand.home.paths, spawning)).await?;
+    }
     let (child, name) = (spawning.session, spawning.name.clone());
     no_commands(hand, &spawning.scope)?;
     let mut new = spawning.new_session(env!("CARGO_PKG_VERSION"));

@@ -360,6 +360,8 @@ impl StandIn {
             task: spawn.task,
             cwd: about.cwd,
             workspace: about.workspace,
+            profile: None,
+            instruction: None,
             manifest: Value::Object(serde_json::Map::new()),
             budget,
             permissions: Value::Null,
