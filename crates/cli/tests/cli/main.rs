@@ -19,6 +19,7 @@ mod live;
 mod login;
 mod mock;
 mod pods;
+mod profiles;
 mod providers;
 mod pty;
 mod qa;
