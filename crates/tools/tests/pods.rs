@@ -185,7 +185,8 @@ fn the_profiles_that_can_be_chosen_are_listed_and_a_short_name_becomes_a_full_on
         assert_eq!(spawn.profile.as_deref(), Some(wanted), "{said}");
     }
     let problem = Some("profiles.toml:3: broken".to_owned());
-    let broken = Arc::new(Offer { problem, ..offer() });
+    let whole = offer();
+    let broken = Arc::new(Offer::new(whole.profiles, whole.default, problem));
     let tools = pod_tools(&broken);
     let spawn = tools.iter().find(|tool| tool.spec().name == "SpawnPod").expect("the tool stays");
     assert!(spawn.spec().description.contains("profiles.toml:3: broken"));
