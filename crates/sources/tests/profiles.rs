@@ -1,4 +1,5 @@
 //! Profiles and their registries, with real files.
+#![expect(clippy::unwrap_used, reason = "a test whose files cannot be made has failed")]
 
 use std::fs;
 use std::os::unix::fs::symlink;
