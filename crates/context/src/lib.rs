@@ -10,7 +10,7 @@ pub mod prompts;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use minke_model::{Prompt, Reasoning};
+use minke_model::{Prompt, Reasoning, Sampling};
 use minke_record::{CallId, Item, Purpose, Route, Text, ToolSpec, hex};
 use sha2::{Digest, Sha256};
 
@@ -55,6 +55,7 @@ pub struct Segment {
 pub struct Asking {
     pub max_tokens: Option<u64>,
     pub reasoning: Option<Reasoning>,
+    pub sampling: Sampling,
     pub cache_key: Option<String>,
     /// How many requests of this session have ended.
     pub ended: u64,
@@ -154,6 +155,7 @@ impl Context {
             items: self.items.clone(),
             max_tokens: asking.max_tokens,
             reasoning: asking.reasoning,
+            sampling: asking.sampling,
             cache_key: asking.cache_key,
             images: BTreeMap::new(),
             ended: Some(asking.ended),
@@ -168,6 +170,12 @@ impl Context {
             serde_json::to_vec(&asking.reasoning),
         ] {
             let part = part.expect("a request is plain data");
+            hash.update((part.len() as u64).to_be_bytes());
+            hash.update(part);
+        }
+        // Only where somebody said something: requests of older sessions keep their hash.
+        if prompt.sampling != Sampling::default() {
+            let part = serde_json::to_vec(&prompt.sampling).expect("a request is plain data");
             hash.update((part.len() as u64).to_be_bytes());
             hash.update(part);
         }

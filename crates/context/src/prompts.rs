@@ -21,6 +21,8 @@ pub struct Who<'a> {
     pub network: &'a str,
     /// How this agent is to work, in place of the usual words.
     pub instruction: Option<&'a str>,
+    /// The language in which it speaks; the person's own if absent.
+    pub language: Option<&'a str>,
 }
 
 /// How a good agent works here. Short, because every request carries it.
@@ -50,8 +52,11 @@ Brief and concrete, in Markdown. Say what you did, what you found and where (`pa
 
 /// The system prompt of a pod.
 pub fn system_prompt(who: &Who<'_>) -> String {
-    let Who { name, cwd, scope, fence, network, instruction } = who;
+    let Who { name, cwd, scope, fence, network, instruction, language } = who;
     let work = instruction.unwrap_or(WORK);
+    let spoken = language
+        .map(|language| format!("\n\nSpeak {language}, whatever language others use."))
+        .unwrap_or_default();
     let fenced = match *fence {
         "D" => "No command can be run on this machine, because nothing holds it to the scope.".to_owned(),
         "off" => "Commands run without a fence, with all rights of the person: be careful.".to_owned(),
@@ -61,7 +66,7 @@ pub fn system_prompt(who: &Who<'_>) -> String {
         ),
     };
     format!(
-        "You are `{name}`, a coding agent on {}. You work in {}.\n\n{work}\n\n# What you may touch\n{}. {fenced}",
+        "You are `{name}`, a coding agent on {}. You work in {}.\n\n{work}{spoken}\n\n# What you may touch\n{}. {fenced}",
         std::env::consts::OS,
         cwd.display(),
         scope.summary(),
@@ -81,7 +86,15 @@ mod tests {
         let scope = Scope::write("/project");
         let told = |fence: &str, network: &str| {
             let cwd = Path::new("/project");
-            system_prompt(&Who { name: &name, cwd, scope: &scope, fence, network, instruction: None })
+            system_prompt(&Who {
+                name: &name,
+                cwd,
+                scope: &scope,
+                fence,
+                network,
+                instruction: None,
+                language: None,
+            })
         };
         let fenced = told("A", "off");
         assert!(fenced.len() <= BYTES, "{} bytes", fenced.len());
@@ -93,8 +106,11 @@ mod tests {
         assert!(told("off", "off").contains("without a fence"));
         let cwd = Path::new("/project");
         let instruction = Some("Review, change nothing.");
-        let own =
-            system_prompt(&Who { name: &name, cwd, scope: &scope, fence: "A", network: "off", instruction });
+        let who =
+            Who { name: &name, cwd, scope: &scope, fence: "A", network: "off", instruction, language: None };
+        let own = system_prompt(&who);
+        let french = system_prompt(&Who { language: Some("French"), ..who });
+        assert!(french.contains("Speak French") && !own.contains("Speak"), "{french}");
         assert!(own.contains("Review, change nothing.") && !own.contains("# How to work"), "{own}");
     }
 }

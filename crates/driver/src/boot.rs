@@ -509,6 +509,7 @@ fn boot(
             fence: kit.tier.as_str(),
             network: &state.manifest.sandbox.network.to_string(),
             instruction: state.manifest.worker.instruction.as_deref(),
+            language: state.manifest.worker.language.as_deref(),
         }),
         route: found.route,
         no_route: found.no_route,

@@ -36,6 +36,11 @@ fn written_samples() -> BTreeMap<&'static str, [Value; 2]> {
         ("worker.max_turns", [json!(9), json!(8)]),
         ("worker.max_tokens", [json!(9), json!(8)]),
         ("worker.reasoning", [json!("high"), json!(2_000)]),
+        ("worker.language", [json!("French"), json!("German")]),
+        ("worker.temperature", [json!(0.5), json!(0.25)]),
+        ("worker.top_p", [json!(0.5), json!(0.25)]),
+        ("worker.top_k", [json!(40), json!(4)]),
+        ("worker.stop_sequences", [json!(["A"]), json!(["B", "C"])]),
         ("worker.instruction", [json!("Be brief."), json!("Be kind.")]),
         ("scope.allow", [scope("/a", "write"), scope("/b", "read")]),
         ("scope.deny", [scope("/c", "write"), scope("/d", "read")]),
@@ -77,6 +82,8 @@ fn written_samples() -> BTreeMap<&'static str, [Value; 2]> {
 fn tightens(path: &str, value: &Value) -> bool {
     match path {
         "scope.deny" => true,
+        // It tightens nothing, and is allowed all the same.
+        "worker.language" => true,
         "permissions.rule" => value.as_array().unwrap().iter().all(|rule| rule["action"] != "allow"),
         "web.enabled" => value == &json!(false),
         _ => path.starts_with("budget.") || path.starts_with("pod.limits."),
@@ -283,6 +290,8 @@ fn is_no_freer(strict: &Manifest, free: &Manifest) -> Result<(), String> {
             let list = |value: &Option<Value>| value.clone().unwrap_or_else(|| json!([]));
             let (a, b) = (list(&a), list(&b));
             b.as_array().unwrap().iter().all(|rule| a.as_array().unwrap().contains(rule))
+        } else if path == "worker.language" {
+            true
         } else if path == "web.enabled" {
             a == b || a == Some(json!(false))
         } else {

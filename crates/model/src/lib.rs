@@ -19,6 +19,20 @@ pub const IMAGE_BYTES: usize = 20 * 1024 * 1024;
 /// Images of one request.
 pub const IMAGES: usize = 40;
 
+/// How a model picks its words; what is absent is the provider's own.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct Sampling {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub temperature: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub top_p: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub top_k: Option<u64>,
+    /// Texts at which it stops.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub stop: Vec<String>,
+}
+
 /// One request, complete: made from the log alone.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Prompt {
@@ -31,6 +45,7 @@ pub struct Prompt {
     pub max_tokens: Option<u64>,
     /// How much the model is to think, if anybody said.
     pub reasoning: Option<Reasoning>,
+    pub sampling: Sampling,
     /// The same for all requests of a session: providers that route by it find their cache again.
     pub cache_key: Option<String>,
     /// The bytes of the images that `image_blobs` names and that are not too large. Filled in by whoever has the
@@ -53,6 +68,7 @@ impl Prompt {
             items,
             max_tokens: None,
             reasoning: None,
+            sampling: Sampling::default(),
             cache_key: None,
             images: BTreeMap::new(),
             ended: None,

@@ -6,6 +6,8 @@
 //! (`every_accepted_run_has_exactly_one_end`).
 
 use minke_context::{Asking, BUILDER};
+use minke_manifest::WorkerSection;
+use minke_model::Sampling;
 use minke_record::{
     Actor, Continues, DequeueReason, Dequeued, EndResult, ErrorCode, History, InputSegment, Invoke, Item,
     Kind, Large, LlmCall, Purpose, QueueId, QueueMode, Reserved, Role, RunCompleted, RunErrored, RunId,
@@ -213,6 +215,7 @@ impl Pod {
             let asking = Asking {
                 max_tokens,
                 reasoning: self.state.manifest.worker.reasoning,
+                sampling: sampling(&self.state.manifest.worker),
                 cache_key: self.state.facts.about.as_ref().map(|about| about.session.to_string()),
                 ended: self.state.facts.llm_ended,
             };
@@ -368,5 +371,15 @@ fn ends_with_assistant(last: Option<&Item>) -> bool {
         Some(Item::Message { role, .. }) => *role == Role::Assistant,
         Some(Item::Reasoning { .. }) => true,
         Some(Item::ToolCall { .. } | Item::ToolResult { .. } | Item::Unknown) | None => false,
+    }
+}
+
+/// How words are picked, as the manifest says.
+fn sampling(worker: &WorkerSection) -> Sampling {
+    Sampling {
+        temperature: worker.temperature,
+        top_p: worker.top_p,
+        top_k: worker.top_k,
+        stop: worker.stop_sequences.clone(),
     }
 }

@@ -228,6 +228,7 @@ impl<'l> Walk<'l> {
                 fence: opened.fence.as_deref().unwrap_or(Tier::D.as_str()),
                 network: &network,
                 instruction: self.state.manifest.worker.instruction.as_deref(),
+                language: self.state.manifest.worker.language.as_deref(),
             })
         };
         let plain = prompt(name);

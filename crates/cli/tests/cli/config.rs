@@ -41,7 +41,7 @@ fn what_config_shows_is_what_a_pod_gets() {
     );
     workspace(
         &world,
-        "[budget]\nturns = 50\n[worker]\nmax_turns = 3\n[[scope.deny]]\ntarget = \"../secret\"\npermission = \"read\"\n",
+        "[budget]\nturns = 50\n[worker]\nmax_turns = 3\nlanguage = \"Klingon\"\n[[scope.deny]]\ntarget = \"../secret\"\npermission = \"read\"\n",
     );
     let shown = ok(&world, &["config", "show", "--json", "--set", "worker.max_tokens=500"]);
     let shown: Value = serde_json::from_str(&shown.out).unwrap();
@@ -62,9 +62,22 @@ fn what_config_shows_is_what_a_pod_gets() {
     }
     assert!(compared > 20, "{compared}");
     assert_eq!(manifest["worker"]["max_turns"], 9);
+    assert_eq!(manifest["worker"]["language"], Value::Null, "nobody trusts the workspace");
     let secret = world.work().canonicalize().unwrap().join("secret");
     let deny = json!([{ "target": secret, "permission": "read", "recursive": true }]);
     assert_eq!(start["scope"]["deny"], deny);
+}
+
+#[test]
+fn the_language_is_in_the_system_prompt() {
+    let world = World::new();
+    config(&world, "[worker]\nlanguage = \"French\"\n");
+    ok(&world, &["exec", "--name", "tale", "--model", "scripted:demo", "Say hello"]);
+    let shown = ok(&world, &["log", "show", "tale", "--json"]);
+    let mut entries = shown.out.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let segment = entries.find(|entry| entry["kind"] == "segment_start").unwrap();
+    assert!(segment["system_prompt"].to_string().contains("Speak French"), "{segment}");
+    ok(&world, &["replay", "tale"]);
 }
 
 #[test]
@@ -88,7 +101,9 @@ fn a_rule_of_the_workspaces_settings_counts_at_once_and_never_loosens() {
     let done = world.run(&["exec", "--name", "tale", "--unsandboxed", "--model", "scripted:talk.toml", "go"]);
     let shown = ok(&world, &["log", "show", "tale", "--json"]);
     let entries: Vec<Value> = shown.out.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-    let results: Vec<&Value> = entries.iter().filter(|entry| entry["kind"] == "tool_result").collect();
+    let mut results: Vec<&Value> = entries.iter().filter(|entry| entry["kind"] == "tool_result").collect();
+    // Calls of one reply may end in any order.
+    results.sort_by_key(|result| result["item"]["call_id"].to_string());
     assert_eq!(results.len(), 2, "{}{}", done.out, done.err);
     for (result, layer, rule) in [(results[0], "user", "\"touch\""), (results[1], "workspace", "\"echo no\"")]
     {

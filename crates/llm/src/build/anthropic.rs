@@ -65,6 +65,14 @@ struct Body<'a> {
     thinking: Option<Thinking>,
     #[serde(skip_serializing_if = "Option::is_none")]
     output_config: Option<OutputConfig>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    temperature: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    top_p: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    top_k: Option<u64>,
+    #[serde(skip_serializing_if = "<[String]>::is_empty")]
+    stop_sequences: &'a [String],
     messages: Vec<Message<'a>>,
 }
 
@@ -186,6 +194,10 @@ pub(super) fn build(prompt: &Prompt, settings: &Settings) -> Result<WireRequest,
         tool_choice: sequential.then_some(ToolChoice { r#type: "auto", disable_parallel_tool_use: true }),
         thinking,
         output_config,
+        temperature: prompt.sampling.temperature,
+        top_p: prompt.sampling.top_p,
+        top_k: prompt.sampling.top_k,
+        stop_sequences: &prompt.sampling.stop,
         messages: turns.iter().map(message).collect(),
     };
     mark(&mut body, settings.capability.caching);

@@ -36,6 +36,15 @@ struct Body<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     reasoning_effort: Option<Effort>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    temperature: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    top_p: Option<f64>,
+    /// Not in the first server's own list, but in those of many that speak its format.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    top_k: Option<u64>,
+    #[serde(skip_serializing_if = "<[String]>::is_empty")]
+    stop: &'a [String],
+    #[serde(skip_serializing_if = "Option::is_none")]
     tools: Option<Vec<Tool<'a>>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     parallel_tool_calls: Option<bool>,
@@ -232,6 +241,10 @@ pub(super) fn build(prompt: &Prompt, settings: &Settings) -> Result<WireRequest,
         max_tokens: max_output(prompt, settings)
             .map(|tokens| MaxTokens { field: &quirks.max_tokens_field, tokens }),
         reasoning_effort: wanted(prompt, settings).map(effort),
+        temperature: prompt.sampling.temperature,
+        top_p: prompt.sampling.top_p,
+        top_k: prompt.sampling.top_k,
+        stop: &prompt.sampling.stop,
         tools: with_tools.then(|| {
             tools(prompt, |spec| Tool {
                 r#type: "function",

@@ -45,7 +45,7 @@ struct Body<'a> {
     system_instruction: Option<Instruction<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     tools: Option<[Tools<'a>; 1]>,
-    generation_config: GenerationConfig,
+    generation_config: GenerationConfig<'a>,
     contents: Vec<Content<'a>>,
 }
 
@@ -71,7 +71,15 @@ struct Declaration<'a> {
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct GenerationConfig {
+struct GenerationConfig<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    temperature: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    top_p: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    top_k: Option<u64>,
+    #[serde(skip_serializing_if = "<[String]>::is_empty")]
+    stop_sequences: &'a [String],
     #[serde(skip_serializing_if = "Option::is_none")]
     max_output_tokens: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -170,6 +178,10 @@ pub(super) fn build(prompt: &Prompt, settings: &Settings) -> Result<WireRequest,
             }]
         }),
         generation_config: GenerationConfig {
+            temperature: prompt.sampling.temperature,
+            top_p: prompt.sampling.top_p,
+            top_k: prompt.sampling.top_k,
+            stop_sequences: &prompt.sampling.stop,
             max_output_tokens: max_output(prompt, settings),
             thinking_config: thinking(prompt, settings),
         },

@@ -128,4 +128,56 @@ mod tests {
         assert_eq!(effort(Reasoning::Budget(10_000)), Effort::Medium);
         assert_eq!(effort(Reasoning::Budget(1_000_000)), Effort::Xhigh);
     }
+
+    /// Under the names that each format has for them, and only if somebody said something.
+    #[test]
+    fn what_was_said_about_picking_words_is_sent() {
+        use minke_model::Sampling;
+        use minke_record::{Item, Route};
+        use serde_json::{Value, json};
+        use std::sync::Arc;
+        let route = Route { provider: "p".into(), model: "m".into(), scheme: "s".into() };
+        let plain = Prompt::new(route, vec![Arc::new(Item::user("hello"))]);
+        let part = Sampling { temperature: Some(0.5), top_p: Some(0.25), ..Sampling::default() };
+        let all = Sampling { top_k: Some(4), stop: vec!["END".to_owned()], ..part.clone() };
+        let sent = |scheme: Scheme, sampling: &Sampling| -> Result<Value, Problem> {
+            let prompt = Prompt { sampling: sampling.clone(), ..plain.clone() };
+            let settings = Settings {
+                scheme,
+                provider: "p".to_owned(),
+                model_id: "m".to_owned(),
+                max_output: None,
+                capability: Default::default(),
+                quirks: Default::default(),
+            };
+            let request = build(&prompt, &settings)?;
+            Ok(serde_json::from_slice(&request.body).unwrap())
+        };
+        let names = |scheme: Scheme| match scheme {
+            Scheme::OpenaiChat => ["temperature", "top_p", "top_k", "stop"],
+            Scheme::Gemini => ["temperature", "topP", "topK", "stopSequences"],
+            _ => ["temperature", "top_p", "top_k", "stop_sequences"],
+        };
+        for scheme in [Scheme::Anthropic, Scheme::OpenaiChat, Scheme::OpenaiResponses, Scheme::Gemini] {
+            let at = |body: &Value, name: &str| match scheme {
+                Scheme::Gemini => body["generationConfig"][name].clone(),
+                _ => body[name].clone(),
+            };
+            let none = sent(scheme, &Sampling::default()).unwrap();
+            assert!(names(scheme).iter().all(|name| at(&none, name).is_null()), "{scheme:?}: {none}");
+            let some = sent(scheme, &part).unwrap();
+            assert_eq!([at(&some, names(scheme)[0]), at(&some, names(scheme)[1])], [json!(0.5), json!(0.25)]);
+            match sent(scheme, &all) {
+                Ok(whole) => {
+                    let got = names(scheme).map(|name| at(&whole, name));
+                    assert_eq!(got, [json!(0.5), json!(0.25), json!(4), json!(["END"])], "{scheme:?}");
+                    assert_ne!(scheme, Scheme::OpenaiResponses);
+                }
+                Err(problem) => {
+                    assert_eq!(scheme, Scheme::OpenaiResponses, "{problem:?}");
+                    assert!(problem.text.contains("worker.top_k"), "{problem:?}");
+                }
+            }
+        }
+    }
 }

@@ -13,7 +13,7 @@ use super::json::{ArgumentsText, DataUrl, ResultText, Shown, tools};
 use super::names::{self, IdRule};
 use super::pictures::{Images, InResults, Picture};
 use super::turns::{Answer, Heard, Manner, Order, Said, Thought, Turn, system_prompt, turns};
-use super::{WireRequest, effort, max_output, sends_tools, wanted};
+use super::{WireRequest, effort, max_output, refuse, sends_tools, wanted};
 use crate::problem::Problem;
 use crate::settings::{ReasoningKind, Settings, ToolUse};
 
@@ -49,6 +49,10 @@ struct Body<'a> {
     include: Option<[&'static str; 1]>,
     #[serde(skip_serializing_if = "Option::is_none")]
     max_output_tokens: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    temperature: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    top_p: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     reasoning: Option<Reasoning>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -138,6 +142,11 @@ enum Output<'a> {
 }
 
 pub(super) fn build(prompt: &Prompt, settings: &Settings) -> Result<WireRequest, Problem> {
+    // What the format has no place for is not left out in silence.
+    if prompt.sampling.top_k.is_some() || !prompt.sampling.stop.is_empty() {
+        let text = "this wire format has no top_k and no stop sequences: take worker.top_k and worker.stop_sequences out";
+        return Err(refuse(text.to_owned()));
+    }
     let turns = turns(prompt, settings, &MANNER)?;
     let with_tools = sends_tools(prompt, settings);
     let mut input = Vec::with_capacity(prompt.items.len());
@@ -156,6 +165,8 @@ pub(super) fn build(prompt: &Prompt, settings: &Settings) -> Result<WireRequest,
         // Models that do not reason refuse to be asked for it.
         include: reasons.then_some(["reasoning.encrypted_content"]),
         max_output_tokens: max_output(prompt, settings).map(|tokens| tokens.max(LEAST_OUTPUT)),
+        temperature: prompt.sampling.temperature,
+        top_p: prompt.sampling.top_p,
         reasoning: reasoning(prompt, settings),
         prompt_cache_key: prompt.cache_key.as_deref(),
         instructions: system_prompt(prompt)?,

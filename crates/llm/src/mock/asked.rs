@@ -48,6 +48,7 @@ impl Asked {
             items: self.history.items.clone(),
             max_tokens: None,
             reasoning: None,
+            sampling: Default::default(),
             cache_key: None,
             images: std::collections::BTreeMap::new(),
             ended: Some(ended),

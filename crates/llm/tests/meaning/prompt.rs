@@ -37,6 +37,7 @@ pub(crate) fn prompt(scheme: Scheme, meaning: &Meaning) -> (Prompt, Settings) {
         items: made.into_iter().map(Arc::new).collect(),
         max_tokens: None,
         reasoning: meaning.reasoning,
+        sampling: Default::default(),
         cache_key: meaning.dialect.cache_key.clone(),
         images,
         ended: None,

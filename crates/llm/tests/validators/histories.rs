@@ -34,6 +34,7 @@ pub(crate) fn prompts(scheme: Scheme) -> impl Strategy<Value = (Prompt, Settings
                 items: items.into_iter().map(Arc::new).collect(),
                 max_tokens,
                 reasoning,
+                sampling: Default::default(),
                 cache_key: Some("session-1".to_owned()),
                 images,
                 ended: None,

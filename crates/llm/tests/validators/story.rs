@@ -79,6 +79,7 @@ pub(crate) fn prompt(held_with: Scheme, settings: &Settings) -> Prompt {
         items: story(held_with).into_iter().map(Arc::new).collect(),
         max_tokens: Some(20_000),
         reasoning: Some(Reasoning::Effort(Effort::Medium)),
+        sampling: Default::default(),
         cache_key: Some("session-1".to_owned()),
         images,
         ended: Some(4),
