@@ -15,6 +15,7 @@ mod held;
 mod hooks;
 mod hostile;
 mod images;
+mod kin;
 mod live;
 mod login;
 mod mock;
