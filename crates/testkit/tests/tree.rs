@@ -2,7 +2,7 @@
 //!
 //! Every run of the tests takes eleven million steps: eight with stand-ins, three with the product's own minds in the same
 //! world. One seed, as a failure names it, with `MINKE_TREE_SEED=N` (and `MINKE_TREE_MINDS=product` for those);
-//! `MINKE_LONG=1` takes five times as many, and finds product seed 3403, in which a root spends more than it was granted.
+//! `MINKE_LONG=1` takes five times as many.
 
 use std::collections::BTreeMap;
 use std::process::Command;
