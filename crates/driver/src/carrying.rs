@@ -5,8 +5,7 @@
 //! Invariant: nothing of a step that could not be written happens (`a_full_disk_ends_the_run_and_the_next_one_works`).
 
 use minke_pod::{
-    Boot, Effect, Input, Live, LiveWhat, Moment, News, Order, Pod, Reply, RunMode, State, Status, Step,
-    TreeOrder, What,
+    Boot, Effect, Input, Live, LiveWhat, Moment, News, Order, Pod, Reply, RunMode, State, Status, Step, What,
 };
 use minke_protocol::Refusal;
 use minke_record::{Blob, Draft, Durability, ErrorCode, RunId};
@@ -203,8 +202,6 @@ impl Driver {
             Effect::CheckFile { call_id, preview } => self.calls.check_file(call_id, preview),
             Effect::Capture { run, when } => self.captures.take(run, when),
             Effect::AskHooks { point, question } => self.hooked.ask(point, *question),
-            Effect::Tree(TreeOrder::GiveScope) => self.children.give_or_take(&self.scope, true),
-            Effect::Tree(TreeOrder::TakeScope) => self.children.give_or_take(&self.scope, false),
             Effect::Tree(order) => {
                 let at = Moment { now: self.clock.now(), seed: self.clock.seed() };
                 self.children.order(order, self.pod.state(), at);

@@ -20,6 +20,11 @@ use crate::step::{Effect, Refusal};
 pub const KEY: &str = "budget";
 /// How the reason begins with which a run ends for its budget; the queue is held after it.
 pub(crate) const SPENT: &str = "the budget is spent: ";
+
+/// Whether a reason or an alert of a pod says that nothing is left of its budget.
+pub fn is_spent(message: &str) -> bool {
+    message.starts_with(SPENT)
+}
 const RAISE: &str = "`set{budget}` at the root raises it";
 const UNKNOWN_PRICE: &str = "nobody knows what this model costs, so a budget in dollars cannot be kept: limit tokens too \
      (budget.tokens), or give its price in models.toml";
@@ -170,6 +175,10 @@ impl Pod {
             }
         }
         let Some(usd) = left.usd else { return Ok(Some(Taken { output, usd: None })) };
+        // Replies may cost what no price foretold: what is spent is spent.
+        if usd <= 0.0 && self.state.spent().usd > 0.0 {
+            return Err("no dollars are left".to_owned());
+        }
         let Some(price) = price else { return Ok(Some(Taken { output, usd: None })) };
         let read = input as f64 * price.input;
         if price.output > 0.0 {

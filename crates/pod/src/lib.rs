@@ -41,7 +41,7 @@ mod yielding;
 
 pub use audit::Audit;
 pub use birth::{Forking, Moment, NewSession, Task, Visit, Visitor, Written, fork, new_session, visit};
-pub use budget::KEY as BUDGET;
+pub use budget::{KEY as BUDGET, is_spent};
 pub use family::Held;
 pub use gate::{BY_HOOK, Limits, REWRITTEN};
 pub use input::*;

@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{RegistryError, at};
 use crate::files::{make_dir, open_lock, read_small, remove_tree, replace};
+use crate::grant::Grant;
 use crate::graves::fences_live;
 use crate::runtime::{Reclaimed, Runtime};
 use crate::status::PodStatus;
@@ -58,6 +59,9 @@ pub struct Row {
     /// What of its scope was nobody's before: its clone.
     #[serde(default, skip_serializing_if = "is_nothing")]
     pub apart: Scope,
+    /// The directories of its scope as they were when it got them: a path alone could lead elsewhere by now.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub grants: Vec<Grant>,
     /// What it has lent, with all that it could write there.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub loans: Vec<Loan>,
@@ -105,6 +109,7 @@ impl Row {
             depth: 0,
             scope: Scope::default(),
             apart: Scope::default(),
+            grants: Vec::new(),
             loans: Vec::new(),
             ticket_hash: None,
             deadline: None,
@@ -240,18 +245,12 @@ impl ScopeLease {
     /// Gives up writing until `take_scope`. If this fails, the pod does well to write nothing either until `effective`
     /// says that it may.
     pub fn give_scope(&self) -> Result<(), RegistryError> {
-        let mut open = self.runtime.open()?;
-        let next = open.table.give_scope(self.row.session)?;
-        open.change(next)
+        self.runtime.give_scope(self.row.session)
     }
 
     /// Takes back what was given up; refused if somebody has it now.
     pub fn take_scope(&self) -> Result<(), RegistryError> {
-        let session = self.row.session;
-        self.runtime.when_free(|open| {
-            let next = open.table.take_scope(session)?;
-            open.change(next)
-        })
+        self.runtime.take_scope(self.row.session)
     }
 
     fn current<'a>(&self, table: &'a Table) -> Result<&'a Row, RegistryError> {

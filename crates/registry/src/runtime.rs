@@ -11,10 +11,11 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use minke_record::{Millis, PodName, SessionId};
+use minke_record::{Millis, Permission, PodName, ScopeRule, SessionId};
 
 use crate::error::{RegistryError, at};
 use crate::files::{ask_lock, make_dir, open_lock, read_small};
+use crate::grant;
 use crate::graves::{Found, Life};
 use crate::lease::{Row, ScopeLease};
 use crate::ledger;
@@ -132,7 +133,9 @@ impl Runtime {
         let session = row.session;
         self.when_free(|open| {
             let since = now();
-            let next = open.table.register(Row { since, ..row.clone() }, limits, unique)?;
+            let writes = row.scope.allow.iter().filter(|rule| rule.permission == Permission::Write);
+            let grants = grant::found_all(writes)?;
+            let next = open.table.register(Row { since, grants, ..row.clone() }, limits, unique)?;
             self.settle_in(open, next, session, None)
         })
     }
@@ -141,9 +144,13 @@ impl Runtime {
     pub fn lend(&self, lend: &Lend) -> Result<Ticket, RegistryError> {
         let ticket = Ticket::draw().map_err(at("read", "/dev/urandom"))?;
         self.when_free(|open| {
+            let lender = open.table.row(lend.lender);
+            let wanted: Vec<&ScopeRule> = lend.scope.allow.iter().chain(&lend.apart.allow).collect();
+            grant::still_there(lender.map_or(&[], |row| &row.grants), &wanted)?;
             let patience = Millis::try_from(lend.patience.as_millis()).unwrap_or(Millis::MAX);
             let place = Row {
                 socket: self.pod_dir(&lend.name).join("sock"),
+                grants: grant::found_all(wanted.iter().copied())?,
                 ticket_hash: Some(ticket.hash()),
                 deadline: Some(now().saturating_add(patience)),
                 ..Row::nowhere(lend.name.clone(), lend.session)
@@ -163,7 +170,9 @@ impl Runtime {
         let mut open = self.open()?;
         let next = open.table.adopt(here, &ticket.hash(), now())?;
         let lost = || RegistryError::BadTicket { session: here.session };
-        let dir = self.pod_dir(&next.row(here.session).ok_or_else(lost)?.name);
+        let row = next.row(here.session).ok_or_else(lost)?;
+        grant::same(&row.grants, row.scope.allow.iter())?;
+        let dir = self.pod_dir(&row.name);
         let path = dir.join("lease");
         // Looking whether it is free has locked it.
         open.leases.retain(|lease| lease.dir != dir);
@@ -192,6 +201,21 @@ impl Runtime {
         open.change(next)?;
         open.bury_the_rest();
         Ok(())
+    }
+
+    /// A pod gives up writing until `take_scope`.
+    pub fn give_scope(&self, session: SessionId) -> Result<(), RegistryError> {
+        let mut open = self.open()?;
+        let next = open.table.give_scope(session)?;
+        open.change(next)
+    }
+
+    /// A pod takes back what it gave up; refused if somebody has it now.
+    pub fn take_scope(&self, session: SessionId) -> Result<(), RegistryError> {
+        self.when_free(|open| {
+            let next = open.table.take_scope(session)?;
+            open.change(next)
+        })
     }
 
     /// Who lives. What the dead left is cleared away by whoever looks.

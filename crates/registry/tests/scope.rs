@@ -184,6 +184,76 @@ fn a_target_is_what_it_says_or_is_refused() {
     assert!(grant::resolve("in/side").is_err() && grant::resolve("").is_err());
 }
 
+#[test]
+fn a_place_that_was_exchanged_is_refused() {
+    let home = tempfile::tempdir().unwrap();
+    let base = home.path().canonicalize().unwrap().join("work");
+    let (place, apart) = (base.join("lib"), base.join("rest"));
+    fs::create_dir_all(&place).unwrap();
+    fs::create_dir(&apart).unwrap();
+    let text = |path: &Path| path.display().to_string();
+    let runtime = runtime(home.path());
+    let parent = register(&runtime, root("parent", 1, &text(&base))).unwrap();
+    let found = fs::metadata(&base).unwrap();
+    assert_eq!(
+        parent.row().grants,
+        [grant::Grant { path: text(&base), device: found.dev(), inode: found.ino() }],
+        "what it got is written down"
+    );
+    let refused = |e: RegistryError, what: &str| {
+        let at = text(&place);
+        assert!(matches!(&e, RegistryError::BadTarget { target, .. } if *target == at), "{what}: {e}");
+    };
+    let old = base.join("old");
+    let link = || symlink("/etc", &place).unwrap();
+    let other = || fs::create_dir(&place).unwrap();
+    // Between the loan and whoever comes with the ticket.
+    for (what, exchange) in
+        [("a link", &link as &dyn Fn()), ("another directory", &other), ("nothing", &|| {})]
+    {
+        let ticket = runtime.lend(&lend(1, (2, "child"), &text(&place))).unwrap();
+        fs::rename(&place, &old).unwrap();
+        exchange();
+        refused(adopt(&runtime, 2, &ticket).unwrap_err(), what);
+        if what == "a link" {
+            fs::remove_file(&place).unwrap();
+        } else if what == "another directory" {
+            fs::remove_dir(&place).unwrap();
+        }
+        fs::rename(&old, &place).unwrap();
+        // Nothing is left of it once its parent takes it back, and the same place can be lent again.
+        runtime.withdraw(session(2)).unwrap();
+        assert_eq!(parent.effective().unwrap(), Scope::write(&text(&base)), "{what}");
+        assert!(!runtime.pod_dir(&name("child")).exists(), "{what}");
+    }
+    let ticket = runtime.lend(&lend(1, (2, "child"), &text(&place))).unwrap();
+    adopt(&runtime, 2, &ticket).unwrap().release().unwrap();
+    // What the lender got is not there any more: it lends nothing of what stands there now.
+    let moved = home.path().join("moved");
+    fs::rename(&base, &moved).unwrap();
+    fs::create_dir_all(&place).unwrap();
+    let e = runtime.lend(&lend(1, (2, "child"), &text(&place))).unwrap_err();
+    assert!(matches!(&e, RegistryError::BadTarget { target, .. } if *target == text(&base)), "{e}");
+    // Nor does anybody begin beneath a link.
+    let round = home.path().canonicalize().unwrap().join("round");
+    symlink(&moved, &round).unwrap();
+    let e = register(&runtime, root("stranger", 9, &text(&round))).unwrap_err();
+    assert!(matches!(e, RegistryError::BadTarget { .. }), "{e}");
+    assert!(!runtime.pod_dir(&name("stranger")).exists());
+}
+
+#[test]
+fn what_a_launcher_left_goes_with_the_loan() {
+    let home = tempfile::tempdir().unwrap();
+    let runtime = runtime(home.path());
+    let _parent = register(&runtime, root("parent", 1, "/p")).unwrap();
+    runtime.lend(&lend(1, (2, "child"), "/p/q")).unwrap();
+    let log = runtime.starting_log(session(2)).unwrap();
+    fs::write(&log, "").unwrap();
+    runtime.withdraw(session(2)).unwrap();
+    assert!(!log.exists());
+}
+
 /// Starts this test again as another process that waits for a line.
 fn start(test: &str, home: &Path, seed: u64) -> Child {
     Command::new(std::env::current_exe().expect("this test is a program"))

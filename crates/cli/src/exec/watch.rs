@@ -68,6 +68,8 @@ pub(crate) struct Seen {
     /// The last message of the model, in its parts.
     pub(crate) last_message: Option<Vec<Text>>,
     next_seq: u64,
+    /// Why the budget lets nothing begin, in the pod's words.
+    broke: Option<String>,
 }
 
 pub(crate) struct Watch<'a> {
@@ -261,6 +263,11 @@ impl Watching<'_> {
     fn check_begun(&self) -> Result<(), Failure> {
         let all_seen = self.still_at.is_some_and(|head| self.seen.next_seq > head);
         if self.seen.run.is_none() && all_seen {
+            if let Some(why) = &self.seen.broke {
+                let hint = format!("the input waits in the queue of s_{}; grant more", self.watch.session);
+                let limit = Failure::new(Exit::Limit, "the run has reached a limit");
+                return Err(limit.code(RunResult::LimitReached).why(why).hint(hint));
+            }
             return Err(Failure::new(
                 Exit::Failed,
                 "the pod took the input and does not begin a run with it",
@@ -285,6 +292,11 @@ impl Watching<'_> {
         }
         self.seen.next_seq = entry.seq + 1;
         self.recognise(entry);
+        if let Kind::Alert(alert) = &entry.kind
+            && minke_pod::is_spent(&alert.message)
+        {
+            self.seen.broke = Some(alert.message.clone());
+        }
         self.turned_away(entry)?;
         let ours = entry.run.is_some() && entry.run == self.seen.run;
         if !ours && !matches!(entry.kind, Kind::Alert(_)) {

@@ -6,6 +6,7 @@ mod config;
 mod crash;
 mod docs;
 mod doctor;
+mod endless;
 mod exec;
 mod failures;
 mod front;

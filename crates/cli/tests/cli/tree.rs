@@ -191,6 +191,33 @@ fn a_running_command_that_could_write_there_refuses_the_loan() {
 }
 
 #[test]
+fn a_running_command_that_cannot_write_there_refuses_nothing() {
+    if !commands_are_held("a_running_command_that_cannot_write_there_refuses_nothing") {
+        return;
+    }
+    let world = world(&["lib", "rest"]);
+    let (lib, rest) = (world.work().join("lib"), world.work().join("rest"));
+    // While `lib` is lent out no fence lets write there, and a fence stays what it was.
+    Script::default()
+        .call("boss", "SpawnPod", &spawn("first", "write", json!([write_rule(&lib)])))
+        .call("boss", "Bash", &json!({ "command": "sleep 50", "background": true }))
+        .call("boss", "StopPod", &json!({ "name": "first" }))
+        .call("boss", "SpawnPod", &spawn("second", "write", json!([write_rule(&lib)])))
+        .call("boss", "SpawnPod", &spawn("third", "write", json!([write_rule(&rest)])))
+        .say("boss", "done")
+        .say("first", "written")
+        .say("second", "written")
+        .write(&world);
+    run_to_its_end(&world, &[]);
+    let results = results(&world, "boss");
+    let outcomes: Vec<&str> = results.iter().map(|(outcome, _)| outcome.as_str()).collect();
+    assert_eq!(outcomes, ["done", "done", "done", "done", "invalid"], "{results:#?}");
+    assert!(results[4].1.contains("sleep 50"), "the command is named: {}", results[4].1);
+    assert!(pod(&world, "second").is_some() && pod(&world, "third").is_none());
+    nothing_is_left(&world);
+}
+
+#[test]
 fn a_killed_childs_loan_is_back_and_it_is_told_once() {
     let world = world(&["lib"]);
     let lib = world.work().join("lib");

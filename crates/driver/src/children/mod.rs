@@ -26,7 +26,7 @@ use minke_files::Files;
 use minke_pod::{CallEnd, Moment, State, TreeNews, TreeOrder};
 use minke_protocol::ClientInfo;
 use minke_record::{CallId, ErrorCode, OpenChild, PodName, Report, SessionId};
-use minke_registry::{RegistryError, Runtime, ScopeLease, TableLimits};
+use minke_registry::{RegistryError, Runtime, TableLimits};
 use tokio::sync::mpsc;
 use tokio::task::{AbortHandle, JoinSet};
 
@@ -59,6 +59,8 @@ struct Hand {
     scope: LiveScope,
     /// Those that are watched.
     kin: Mutex<HashMap<SessionId, Arc<Kin>>>,
+    /// Held while the write scope is given up or taken back.
+    yielding: tokio::sync::Mutex<()>,
     mail: mpsc::Sender<Mail>,
 }
 
@@ -125,7 +127,8 @@ impl Children {
         let Reach { home, session, runtime, files, commands, read_only, limits, mail } = reach;
         let scope = LiveScope::new(session, runtime.clone(), files, read_only);
         let kin = Mutex::default();
-        let hand = Arc::new(Hand { home, session, runtime, commands, limits, scope, kin, mail });
+        let yielding = tokio::sync::Mutex::default();
+        let hand = Arc::new(Hand { home, session, runtime, commands, limits, scope, kin, yielding, mail });
         Children { hand, tasks: JoinSet::new(), report: None }
     }
 
@@ -180,19 +183,24 @@ impl Children {
                 let report = Report { seq, to, event };
                 self.report = Some(self.tasks.spawn(reports::send(hand, report)));
             }
-            TreeOrder::GiveScope | TreeOrder::TakeScope => {}
+            TreeOrder::GiveScope => self.give_or_take(true),
+            TreeOrder::TakeScope => self.give_or_take(false),
         }
     }
 
-    /// Gives up this pod's write scope, or takes it back.
-    pub(crate) fn give_or_take(&mut self, lease: &ScopeLease, give: bool) {
-        let done = if give { lease.give_scope() } else { lease.take_scope() };
+    /// Gives up this pod's write scope, or takes it back. Off the loop: the table's lock may be held by others.
+    fn give_or_take(&mut self, give: bool) {
         let hand = Arc::clone(&self.hand);
         self.tasks.spawn(async move {
-            let problem = match done {
-                Ok(()) => hand.off_loop(|hand| hand.scope.refresh(None)).await.err(),
-                Err(e) => Some(e.to_string()),
-            };
+            // One after the other, as they were ordered: tasks of this runtime begin in their order, and the lock is fair.
+            let _turn = hand.yielding.lock().await;
+            let changed = hand.off_loop(move |hand| -> Result<(), String> {
+                let (runtime, session) = (&hand.runtime, hand.session);
+                let done = if give { runtime.give_scope(session) } else { runtime.take_scope(session) };
+                done.map_err(|e| e.to_string())?;
+                hand.scope.refresh(None).map(|_| ())
+            });
+            let problem = changed.await.err();
             // What could not be changed is as it was.
             let given = give == problem.is_none();
             hand.tell(TreeNews::Scope { given, problem }).await;

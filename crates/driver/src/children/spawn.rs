@@ -8,7 +8,6 @@
 
 use std::io;
 use std::os::fd::OwnedFd;
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,7 +16,7 @@ use minke_pod::{
     KinKnown, Moment, NewSession, Sending, Spawning, State, TreeNews, Visit, Visitor, new_session,
 };
 use minke_record::{Actor, Budget, CloneOf, ErrorCode, InputSegment, Permission, PodName, Scope, SessionId};
-use minke_registry::{Lend, RegistryError, Row, Ticket};
+use minke_registry::{Lend, RegistryError, Row, Ticket, grant};
 use minke_session::StoreError;
 
 use super::kin::Kin;
@@ -199,11 +198,13 @@ async fn launch(
     Ok(launch.start().await?)
 }
 
-/// A loan while own commands run with the old fence is refused: they could write there.
+/// A loan is refused while own commands run whose fence lets them write there: it stays as it was when they began.
 fn no_commands(hand: &Hand, scope: &Scope) -> Result<(), Failure> {
     let lends = scope.allow.iter().any(|rule| rule.permission == Permission::Write);
     let Some(commands) = hand.commands.as_ref().filter(|_| lends) else { return Ok(()) };
-    let running = commands.running();
+    // This pod has been narrowed before: whoever is not in the table yet gets no fence that could write there.
+    let mut running = commands.running();
+    running.retain(|row| row.could_write(scope));
     if running.is_empty() {
         return Ok(());
     }
@@ -231,26 +232,14 @@ fn shortened(command: &str) -> String {
     short
 }
 
-/// A grant is a place and no name for one: what is not there, or leads elsewhere, is an error and never put right.
-fn no_links(scope: &Scope) -> Result<(), Failure> {
-    for rule in &scope.allow {
-        let target = Path::new(&rule.target);
-        let why = match target.canonicalize() {
-            Ok(real) if real == target => continue,
-            Ok(real) => format!("it leads to {}", real.display()),
-            Err(e) => e.to_string(),
-        };
-        let target = rule.target.clone();
-        return Err(RegistryError::BadTarget { target, why }.into());
-    }
-    Ok(())
-}
-
 /// The loan and the narrowing of this pod, one change of the table; from here on the narrowing is the table's.
 async fn lend(hand: &Arc<Hand>, loan: Loan) -> Result<Ticket, Failure> {
     hand.off_loop(move |hand| {
         let Loan { child, name, scope, apart, line } = loan;
-        no_links(&scope)?;
+        // What is not there is an error and never put right; that it stays what it is, is the table's to see to.
+        for rule in &scope.allow {
+            grant::resolve(&rule.target)?;
+        }
         let lend = Lend {
             lender: hand.session,
             session: child,

@@ -16,7 +16,7 @@ use super::commands::CommandsConfig;
 use super::ends::{Ends, TERM};
 use super::listen::{Ear, Shared};
 use super::order::{CommandError, RunOrder};
-use crate::fence::{Exit, Fence, Limits, Spare, Start, Started};
+use crate::fence::{Exit, Fence, FenceSpec, Limits, Spare, Start, Started};
 
 /// How long the end of a killed command is waited for. The kernel may hold a process longer (in a device that does not
 /// answer); then the command counts as killed, which it will be.
@@ -35,11 +35,11 @@ pub(super) struct Launched {
 /// milliseconds.
 pub(super) fn launch(
     config: &CommandsConfig,
+    mut spec: FenceSpec,
     order: &RunOrder,
     with_input: bool,
     spare: Option<Spare>,
 ) -> Result<(Launched, Option<OwnedFd>), CommandError> {
-    let mut spec = (config.spec)();
     let ends = if order.tty { Ends::terminal(with_input) } else { Ends::pipes(with_input) };
     let ends =
         ends.map_err(|source| CommandError::Io { what: "make the ends of a command's streams", source })?;

@@ -192,7 +192,7 @@ impl Commands {
         let mut command = veil.take(order.command.as_bytes());
         command.extend(veil.end());
         let command = String::from_utf8_lossy(&command).into_owned();
-        Row { id: order.id.clone(), command, since: Instant::now(), background }
+        Row { id: order.id.clone(), command, since: Instant::now(), background, writes: None }
     }
 
     fn hear(&self, order: &RunOrder, news: &News) -> Shared {
@@ -213,9 +213,14 @@ impl Commands {
     ) -> Result<(Launched, Option<OwnedFd>), CommandError> {
         let (config, order, spare) = (self.config.clone(), order.clone(), self.spares.take());
         // Given up meanwhile, the command is dropped as soon as it is there, which kills it.
-        tokio::task::spawn_blocking(move || launch(&config, &order, with_input, spare))
-            .await
-            .unwrap_or_else(|e| Err(CommandError::Defect(e.to_string())))
+        let table = Arc::clone(&self.table);
+        tokio::task::spawn_blocking(move || {
+            let spec = (config.spec)();
+            table.held_to(&order.id, spec.writes(config.tier));
+            launch(&config, spec, &order, with_input, spare)
+        })
+        .await
+        .unwrap_or_else(|e| Err(CommandError::Defect(e.to_string())))
     }
 }
 

@@ -6,6 +6,8 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
+use minke_record::Scope;
+
 use super::background::Background;
 use super::order::CommandError;
 
@@ -24,6 +26,16 @@ pub struct Row {
     pub command: String,
     pub since: Instant,
     pub background: bool,
+    /// What its fence lets it write; it stays so as long as the command runs. None while that is not decided yet, and where
+    /// no fence holds it: then it could write anywhere.
+    pub writes: Option<Scope>,
+}
+
+impl Row {
+    /// Whether the command could write anywhere in this scope.
+    pub fn could_write(&self, scope: &Scope) -> bool {
+        self.writes.as_ref().is_none_or(|writes| minke_policy::overlaps_write(writes, scope).is_some())
+    }
 }
 
 #[derive(Default)]
@@ -51,6 +63,13 @@ impl Table {
         let id = row.id.clone();
         rows.alive.insert(id.clone(), row);
         Ok(Entered { table: Arc::clone(self), id, remember: false })
+    }
+
+    /// The fence of a command is decided.
+    pub(super) fn held_to(&self, id: &str, writes: Option<Scope>) {
+        if let Some(row) = self.rows().alive.get_mut(id) {
+            row.writes = writes;
+        }
     }
 
     pub(super) fn add(&self, background: &Arc<Background>) {
@@ -136,4 +155,28 @@ fn beginning(text: &str) -> String {
         shown.push('…');
     }
     shown
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_could_write_where_its_fence_lets_it_and_anywhere_without_one() {
+        let row = |writes| Row {
+            id: "a-1".to_owned(),
+            command: "true".to_owned(),
+            since: Instant::now(),
+            background: true,
+            writes,
+        };
+        let loan = Scope::write("/p/lib");
+        assert!(row(None).could_write(&loan), "nothing is known of it");
+        assert!(row(Some(Scope::write("/p"))).could_write(&loan));
+        assert!(row(Some(Scope::write("/p/lib/deep"))).could_write(&loan));
+        assert!(!row(Some(Scope::write("/p/rest"))).could_write(&loan));
+        assert!(!row(Some(Scope::default())).could_write(&loan), "read-only");
+        let narrowed = minke_policy::subtract(&Scope::write("/p"), &loan);
+        assert!(!row(Some(narrowed)).could_write(&loan), "it was lent out when the command began");
+    }
 }

@@ -65,6 +65,17 @@ pub struct FenceSpec {
     pub env: EnvRules,
 }
 
+impl FenceSpec {
+    /// Where a command behind these walls could write, beside the pod's own places; none where there are no walls.
+    pub fn writes(&self, tier: Tier) -> Option<Scope> {
+        match tier {
+            Tier::Off => None,
+            _ if self.read_only => Some(Scope::default()),
+            _ => Some(self.scope.clone()),
+        }
+    }
+}
+
 /// The pod's own places.
 #[derive(Debug, Clone)]
 pub struct PodDirs {
