@@ -223,7 +223,7 @@ fn a_place_that_was_exchanged_is_refused() {
         fs::rename(&old, &place).unwrap();
         // Nothing is left of it once its parent takes it back, and the same place can be lent again.
         runtime.withdraw(session(2)).unwrap();
-        assert_eq!(parent.effective().unwrap(), Scope::write(&text(&base)), "{what}");
+        assert_eq!(parent.effective().unwrap(), Scope::write(text(&base)), "{what}");
         assert!(!runtime.pod_dir(&name("child")).exists(), "{what}");
     }
     let ticket = runtime.lend(&lend(1, (2, "child"), &text(&place))).unwrap();
