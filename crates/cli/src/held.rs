@@ -62,7 +62,7 @@ pub(crate) enum Choice {
 }
 
 /// Makes room for a write scope: whoever holds a part of it and does nothing is asked to yield. Gives the one that does
-/// not. `coming` is the session that wants it; what it had lent itself does not count.
+/// not. `coming` is the session that wants it; what was lent by it, or below it, does not count.
 pub(crate) async fn clear(
     home: &Home,
     wanted: &Scope,
@@ -104,7 +104,8 @@ fn holder(home: &Home, wanted: &Scope, coming: Option<SessionId>) -> Result<Opti
     Ok(look.live.iter().find_map(|live| {
         let row = &live.row;
         let own = |session| coming == Some(session);
-        if own(row.session) || row.lender.is_some_and(own) {
+        // Everybody below it has its scope from it, also where those between them are dead: the table hands them back.
+        if own(row.session) || row.ancestors.iter().copied().any(own) {
             return None;
         }
         let overlap = overlaps_write(wanted, &row.effective())?;
