@@ -61,7 +61,13 @@ fn a_pod_that_returns_has_its_children_again() {
         of("granted") - of("spent") - of("left")
     };
     let granted = pod(&world, "leaf").unwrap()["budget"]["granted"]["tokens"].as_u64().unwrap();
-    assert_eq!(held("mid"), granted, "{:#}", pod(&world, "mid").unwrap());
+    let leaf_id = leaf["session"].as_str().unwrap().trim_start_matches("s_");
+    let read = of_kind(&world, "mid", "child_spent").iter().fold(0, |read, entry| {
+        let mut paid = entry["paid"].as_array().unwrap().iter();
+        paid.find(|paid| paid["session"] == leaf_id)
+            .map_or(read, |paid| paid["spent"]["tokens"].as_u64().unwrap())
+    });
+    assert_eq!(held("mid") + read, granted, "{:#}", pod(&world, "mid").unwrap());
     nothing_is_left(&world);
 }
 
