@@ -264,9 +264,6 @@ impl Driver {
             eprintln!("error: the end of the run could not be written: {}", chain(&failed.error));
             self.storage = Storage::Broken(message);
             self.rebuild();
-            // Whoever watches the run must not wait for an end that cannot be written: the next life ends it as
-            // interrupted, when there is room.
-            self.ending = Some(Ending::StorageLost);
         }
     }
 
