@@ -121,7 +121,7 @@ fn a_disk_that_fills_up_ends_the_run_and_loses_nothing() {
         format!("{text}[[turn.call]]\ntool = \"Bash\"\nargs = {{ command = \"echo again >> NOTES.md\" }}\n");
     world.write("s.toml", &turn);
     let exec = ["exec", "--name", "tale", "--model", "scripted:s.toml", "go"];
-    let done = bounded(&world, 256, &[&exec[..], &UNFENCED].concat());
+    let done = bounded(&world, 320, &[&exec[..], &UNFENCED].concat());
     assert_eq!(done.code, Some(74), "{}", done.err);
     assert!(done.err.contains("error: "), "{}", done.err);
     world.verify();

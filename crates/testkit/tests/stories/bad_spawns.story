@@ -3,13 +3,9 @@ with depth 1
 user > divide the work
 model > SpawnPod {"name":"story","write":"project"}
 log … tool_result(invalid)
-model > SpawnPod {"name":"a","write":"project","profile":"x/y"}
-log … tool_result(invalid)
 model > SpawnPod {"name":"a"}
 model > SpawnPod {"name":"a","write":"/project/../x"}
 model > SpawnPod {"name":"a","write":"/elsewhere"}
-model > SpawnPod {"name":"a","write":"/project/a","profile":"path:x.lua"}
-model > SpawnPod {"name":"a","write":"/project/a","profile":"nobody"}
 model > SpawnPod {"name":"a","write":"/project/a","clone":1}
 model > SendToPod {"name":"a"}
 model > WaitPods {"names":["a"]}
