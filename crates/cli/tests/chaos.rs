@@ -11,6 +11,7 @@
 mod world;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -18,9 +19,9 @@ use std::time::{Duration, Instant};
 
 use minke_pod::State;
 use minke_policy::{overlaps_write, subtract};
-use minke_record::SessionId;
+use minke_record::{Item, Kind, Outcome, SessionId};
 use minke_registry::{Row, Table};
-use minke_session::{FileStore, RealDisk, Store};
+use minke_session::{FileStore, RealDisk, Sealed, Store};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
@@ -40,6 +41,8 @@ const SCOPE_BACK: Duration = Duration::from_secs(2);
 const REST_WAIT: Duration = Duration::from_secs(120);
 /// How long one that was woken may take to begin before it is told again.
 const WAKE_AGAIN: Duration = Duration::from_secs(5);
+/// Where commands leave their marks, in the pod's own directory.
+const MARKS: &str = "marks.txt";
 /// How many are woken at the same time.
 const WAKERS: usize = 3;
 
@@ -68,7 +71,7 @@ fn children(name: &str, level: usize, index: usize) -> Vec<String> {
 }
 
 /// The script of the whole tree, and the directories that it works in.
-fn script(work: &Path) -> (String, usize) {
+fn script(work: &Path, commands: bool) -> (String, usize) {
     let mut text = String::from("loop = true\n");
     let mut level: Vec<(String, PathBuf)> = vec![("t".to_owned(), work.to_owned())];
     let mut pods = 0;
@@ -79,6 +82,10 @@ fn script(work: &Path) -> (String, usize) {
             std::fs::create_dir_all(dir).unwrap();
             let below = children(name, depth, index);
             text.push_str(&turns(name, &below, depth));
+            if below.is_empty() && commands {
+                text.push_str(&command(name));
+            }
+            text.push_str(&format!("[[pod.{name}.turn]]\ndelay_ms = 100\ntext = \"Done.\"\n"));
             next.extend(below.into_iter().map(|child| (child.clone(), dir.join(child))));
         }
         if next.is_empty() {
@@ -89,7 +96,15 @@ fn script(work: &Path) -> (String, usize) {
     unreachable!("a tree has an end")
 }
 
-/// What one pod does in each run: begin its children, write, think, run a command if it has none, end.
+/// What a pod without children does, too: a command in its fence, which leaves a mark each time it runs.
+fn command(name: &str) -> String {
+    format!(
+        "[[pod.{name}.turn]]\n[[pod.{name}.turn.call]]\ntool = \"Bash\"\nargs = {{ command = \"echo {name} >> {MARKS}; \
+         sleep 0.1\" }}\n"
+    )
+}
+
+/// What one pod does in each run: begin its children, write, think.
 fn turns(name: &str, below: &[String], depth: usize) -> String {
     let pod = format!("pod.{name}.turn");
     let mut text = String::new();
@@ -112,7 +127,6 @@ fn turns(name: &str, below: &[String], depth: usize) -> String {
              \"{{{{cwd}}}}/{name}-{number}.txt\", content = \"{name}\" }}\n"
         ));
     }
-    text.push_str(&format!("[[{pod}]]\ndelay_ms = 100\ntext = \"Done.\"\n"));
     text
 }
 
@@ -127,7 +141,8 @@ impl Tree {
     fn begin(budget: Option<u64>) -> Tree {
         let world = World::new();
         let work = world.work().canonicalize().unwrap();
-        let (script, pods) = script(&work);
+        let commands = world::commands_are_held("commands of the fifty pods");
+        let (script, pods) = script(&work, commands);
         assert_eq!(pods, PODS);
         let path = world.home().parent().unwrap().join("chaos.toml");
         std::fs::write(&path, script).unwrap();
@@ -244,6 +259,13 @@ struct Figures {
     refused: u64,
 }
 
+/// Why somebody could not be woken, without names and numbers: its first line.
+fn plain(why: &str) -> String {
+    let line = why.lines().find(|line| line.starts_with("error")).unwrap_or(why);
+    let words = line.split(' ').map(|word| if word.contains(['`', '/', '_', '0']) { "…" } else { word });
+    words.collect::<Vec<&str>>().join(" ")
+}
+
 fn kill(row: &Row) {
     let pid = Pid::from_raw(i32::try_from(row.pid).unwrap()).unwrap();
     match kill_process(pid, Signal::KILL) {
@@ -301,7 +323,8 @@ fn survive(budget: Option<u64>) {
     let over = AtomicBool::new(false);
     let looks = AtomicU64::new(0);
     let sleeping: Mutex<BTreeSet<SessionId>> = Mutex::default();
-    let (woken, refused) = (AtomicU64::new(0), AtomicU64::new(0));
+    let woken = AtomicU64::new(0);
+    let refused: Mutex<BTreeMap<String, u64>> = Mutex::default();
     std::thread::scope(|scope| {
         // Whoever looks at any time sees no overlap.
         scope.spawn(|| {
@@ -318,8 +341,10 @@ fn survive(budget: Option<u64>) {
                         std::thread::sleep(Duration::from_millis(5));
                         continue;
                     };
-                    let counter = if tree.wake(session).is_ok() { &woken } else { &refused };
-                    counter.fetch_add(1, Ordering::Relaxed);
+                    match tree.wake(session) {
+                        Ok(()) => drop(woken.fetch_add(1, Ordering::Relaxed)),
+                        Err(why) => *refused.lock().unwrap().entry(plain(&why)).or_default() += 1,
+                    }
                 }
             });
         }
@@ -332,7 +357,9 @@ fn survive(budget: Option<u64>) {
         }
     });
     figures.looks = looks.into_inner();
-    (figures.woken, figures.refused) = (woken.into_inner(), refused.into_inner());
+    let refused = refused.into_inner().unwrap();
+    eprintln!("chaos: not woken because {refused:#?}");
+    (figures.woken, figures.refused) = (woken.into_inner(), refused.values().sum());
     eprintln!("chaos: {} killed, {} woken, {} times not", figures.kills, figures.woken, figures.refused);
     let sessions: BTreeSet<SessionId> = tree.sessions().into_iter().collect();
     assert_eq!(sessions.len(), PODS, "nobody was spawned twice");
@@ -341,6 +368,8 @@ fn survive(budget: Option<u64>) {
     nobody_is_lost(&tree, &sessions);
     end(&tree, &sessions);
     let spent = costs(&tree, &sessions, budget);
+    let commands: u64 = sessions.iter().map(|session| ran_once(&tree, *session)).sum();
+    eprintln!("chaos: {commands} commands in fences");
     print(&figures, spent);
 }
 
@@ -464,6 +493,33 @@ fn end(tree: &Tree, sessions: &BTreeSet<SessionId>) {
         let facts = tree.state(*session).facts;
         assert!(facts.run.is_none() && facts.calls.is_empty(), "{:?} has an open run", facts.name);
     }
+}
+
+/// No command ran that was not noted before, none twice, and every one that is said to have succeeded did run.
+fn ran_once(tree: &Tree, session: SessionId) -> u64 {
+    // A call's id comes again in a later run.
+    let (mut open, mut noted, mut succeeded, mut cwd) = (BTreeSet::new(), 0, 0, None);
+    let mut each = |sealed: Sealed| {
+        match sealed.entry.kind {
+            Kind::SessionStart(start) => cwd = Some(PathBuf::from(&start.cwd)),
+            Kind::ToolDispatch(begun) if begun.tool == "Bash" => {
+                noted += 1;
+                open.insert(begun.call_id);
+            }
+            Kind::ToolResult(end) => {
+                if let Item::ToolResult { call_id, .. } = &end.item {
+                    succeeded += u64::from(open.remove(call_id) && end.outcome == Outcome::Done);
+                }
+            }
+            _ => {}
+        }
+        ControlFlow::Continue(())
+    };
+    tree.store.reader(session).unwrap().scan(0, &mut each).unwrap();
+    let marks = std::fs::read_to_string(cwd.unwrap().join(MARKS)).unwrap_or_default();
+    let ran = marks.lines().count() as u64;
+    assert!(succeeded <= ran && ran <= noted, "{session}: {succeeded} succeeded, {ran} ran, {noted} noted");
+    ran
 }
 
 /// What everybody has spent, by their own logs; every pod has heard exactly that of those below it, and the root has left

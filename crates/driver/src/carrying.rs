@@ -7,7 +7,7 @@
 use minke_pod::{
     Boot, Effect, Input, Live, LiveWhat, Moment, News, Order, Pod, Reply, RunMode, State, Status, Step, What,
 };
-use minke_protocol::Refusal;
+use minke_protocol::{Event, Refusal};
 use minke_record::{Blob, Draft, Durability, ErrorCode, RunId};
 use minke_registry::{PodStatus, StatusWaiting};
 use minke_session::{AppendError, Sealed};
@@ -262,8 +262,21 @@ impl Driver {
         let step = self.step(What::StorageFailed { message: message.clone() });
         if let Err(failed) = self.carry_out(step, Log::append_with_ballast) {
             eprintln!("error: the end of the run could not be written: {}", chain(&failed.error));
-            self.storage = Storage::Broken(message);
-            self.rebuild();
+            self.storage = Storage::Broken(message.clone());
+            if self.rebuild() {
+                self.tell_the_end(message);
+            }
+        }
+    }
+
+    /// The run has ended, and no entry can say so: whoever watches or waits is told live, since nothing else will come.
+    fn tell_the_end(&mut self, message: String) {
+        let refusal = Refusal::new(ErrorCode::StorageFailed, message);
+        let run = self.pod.state().facts.run.as_ref().map(|run| run.id);
+        let after_seq = self.log.head().seq;
+        self.outlet.push(None, Item::Live { event: Event::Error(refusal.clone()), after_seq, run });
+        for (_, pending) in self.pending.drain().collect::<Vec<_>>() {
+            self.outlet.answer(pending.asker, Err(refusal.clone()));
         }
     }
 

@@ -196,13 +196,22 @@ impl Watching<'_> {
                     Ok(None)
                 }
             },
+            // Not even the run's end could be written: no entry will say it.
+            Event::Error(refusal) if matches!(frame.place, Place::Live { .. }) && self.is_ours(&frame) => {
+                let (code, message) = (refusal.code.clone(), refusal.message.clone());
+                Ok(Some(Ending::Errored { code, message }))
+            }
             event => {
-                if frame.run.is_some() && frame.run == self.seen.run {
+                if self.is_ours(&frame) {
                     self.voice.live(event)?;
                 }
                 Ok(None)
             }
         }
+    }
+
+    fn is_ours(&self, frame: &Frame) -> bool {
+        frame.run.is_some() && frame.run == self.seen.run
     }
 
     async fn snapshot(&mut self, snapshot: &Snapshot) -> Result<Option<Ending>, Failure> {

@@ -125,10 +125,18 @@ fn a_disk_that_takes_not_even_the_end_of_the_run_stops_nobody_from_reading() {
     let mut client = pod.attach();
     client.send("run", json!({"input": "go"}));
     client.until("text_done");
+    let mut watcher = pod.attach();
+    let waits = watcher.send("wait", json!({"until": "idle", "timeout_ms": 600_000}));
+    // Asked after it: the wait is taken.
+    watcher.ask("status", json!({})).unwrap();
     // Whatever is written fails, however much is given up for it.
     disk.plan(Some(Plan { at: 0, fault: Fault::Full, lasting: true, only: Some(Operation::Write) }));
     let refused = client.ask("checkpoint", json!({"id": "c", "state": 0})).unwrap_err();
     assert_eq!(refused["code"], "storage_failed");
+    // No entry says that the run is over, so whoever watches or waits is told, and not left waiting.
+    assert_eq!(watcher.reply(waits).unwrap_err()["code"], "storage_failed");
+    let told = watcher.until("error");
+    assert!(told.last().is_some_and(|frame| frame.run.is_some()), "{:?}", names(&told));
     assert!(client.ask("read", json!({"from_seq": 0})).is_ok());
     assert_eq!(
         client.ask("checkpoint", json!({"id": "c", "state": 0})).unwrap_err()["code"],
