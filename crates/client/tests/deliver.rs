@@ -38,6 +38,7 @@ fn leave_input(replay: &[Sealed]) -> Result<Visited, Refusal> {
         op_id: None,
         from: Actor::person("test"),
         mode: QueueMode::Queue,
+        attached: Vec::new(),
     };
     let entries = vec![draft(next, AT, opened.into()), draft(next + 1, AT, input.into())];
     Ok(Visited { entries, blobs: Vec::new() })

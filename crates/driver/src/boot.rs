@@ -521,6 +521,7 @@ fn boot(
         // Filled in by whoever has them.
         rules: minke_policy::RuleSet::default(),
         steers: minke_pod::Steers::default(),
+        referred: Vec::new(),
     };
     (boot, introduction, found.alerts)
 }

@@ -274,9 +274,12 @@ impl Driver {
     }
 
     fn asked(&mut self, asked: Asked) {
-        let Asked { asker, method } = asked;
+        let Asked { asker, method, attached } = asked;
         let name = method.name();
         match methods::door(method, asker.id.is_some()) {
+            Door::Order(Order::Run { input, mode, op_id, .. }) => {
+                self.order(asker, name, Order::Run { input, attached, mode, op_id });
+            }
             Door::Order(order) => self.order(asker, name, order),
             Door::Set(set) => self.set(asker, &set),
             Door::Rewind(rewind) => self.errands.rewind(asker, &rewind),

@@ -34,7 +34,10 @@ pub(crate) enum Door {
 /// Which door a method goes through. `hello` was taken by the reader, which knows whether it came first.
 pub(crate) fn door(method: Method, has_id: bool) -> Door {
     Door::Order(match method {
-        Method::Run(Run { input, mode, op_id }) => Order::Run { input, mode: run_mode(mode), op_id },
+        Method::Run(Run { input, mode, op_id }) => {
+            // What it refers to was read before; the loop puts it in.
+            Order::Run { input, attached: Ok(Vec::new()), mode: run_mode(mode), op_id }
+        }
         Method::Dequeue(dequeue) => Order::Dequeue { id: dequeue.id },
         Method::Notify(notify) => Order::Notify { message: notify.message, auto_run: notify.auto_run },
         Method::PodEvent(report) => {

@@ -245,6 +245,7 @@ impl State {
             op_id: e.op_id.clone(),
             from: e.from.clone(),
             mode: e.mode.clone(),
+            attached: e.attached.clone(),
         });
     }
 

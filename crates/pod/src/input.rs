@@ -8,7 +8,7 @@ use minke_policy::{RuleSet, Tier};
 use minke_record::{
     Action, Actor, AlertLevel, AlertSource, AskId, Budget, CallId, Class, Decision, Holder, ImageBlob,
     InputSegment, Item, Judgement, Millis, Opened, Own, Paid, Parent, PodEvent, PodName, Preview, QueueId,
-    Route, RunId, Scope, SessionId, SnapshotFile, SnapshotWhen, Text, ToolSpec, Verdict,
+    Route, RunId, Scope, SessionId, SnapshotFile, SnapshotWhen, SystemItem, Text, ToolSpec, Verdict,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -128,6 +128,8 @@ pub struct Boot {
     pub rules: RuleSet,
     /// Where hooks are to be asked.
     pub steers: Steers,
+    /// What inputs refer to that were queued while no pod lived, or why that cannot be had.
+    pub referred: Vec<(QueueId, Result<Referred, String>)>,
 }
 
 /// What a request to a model may come to.
@@ -235,6 +237,13 @@ impl Boot {
     }
 }
 
+/// An input with what it refers to: its images are blobs, and the rest has been read.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Referred {
+    pub input: Vec<InputSegment>,
+    pub attached: Vec<SystemItem>,
+}
+
 /// An order, who gave it, and where its reply goes.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Request {
@@ -254,6 +263,8 @@ pub struct ReplyTo(pub u64);
 pub enum Order {
     Run {
         input: Vec<InputSegment>,
+        /// What it refers to, as the driver has read it, or why that cannot be had.
+        attached: Result<Vec<SystemItem>, String>,
         mode: RunMode,
         op_id: Option<String>,
     },

@@ -49,7 +49,7 @@ pub use orders::UNDO;
 pub use pod::{NETWORK, Pod};
 pub use rewind::{RewindScan, Target};
 pub use rules::RULES;
-pub use run::COSTS;
+pub use run::{COSTS, UNREAD};
 pub use state::State;
 pub use step::*;
 pub use table::{Cell, MethodKind, cell};

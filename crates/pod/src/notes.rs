@@ -4,11 +4,11 @@
 
 use minke_record::{
     Actor, ActorKind, DequeueReason, Dequeued, ErrorCode, Inbox, Note, PodEvent, QueueMode, Queued,
-    SessionId, SystemEntry, SystemItem, SystemKind, Text, Trigger, UserInput,
+    SessionId, SystemEntry, SystemItem, SystemKind, Text, Trigger,
 };
 
 use crate::pod::{Making, Pod};
-use crate::run::Opening;
+use crate::run::{Opening, Said};
 use crate::step::{Given, Refusal};
 use crate::table::Cell;
 
@@ -86,8 +86,8 @@ impl Pod {
             self.state.facts.queue.iter().filter(|q| q.mode == QueueMode::Steer).cloned().collect();
         for steer in steering {
             self.note(m, Dequeued { id: steer.id, why: DequeueReason::Steered });
-            let Queued { id, segments, op_id, from, .. } = steer;
-            self.note(m, UserInput { segments, op_id, from, queued: Some(id) });
+            let Queued { id, segments, attached, op_id, from, .. } = steer;
+            self.note_said(m, Said { segments, attached, op_id, from, queued: Some(id) });
         }
     }
 }

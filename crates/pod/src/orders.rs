@@ -3,7 +3,7 @@
 use minke_record::{
     Actor, Archived, CallId, CallStage, Checkpoint, ConfigChanged, DequeueReason, Dequeued, ErrorCode, Goal,
     GoalChange, History, InputSegment, OpGave, OpenCall, Progress, QueueId, QueueMode, QueuedInput, Renamed,
-    Rewound, RunId, SegmentReason, StateChange, StateWord, Unarchived, limits,
+    Rewound, RunId, SegmentReason, StateChange, StateWord, SystemItem, Unarchived, limits,
 };
 use serde_json::Value;
 
@@ -26,6 +26,7 @@ pub const UNDO: &str = "Undo";
 /// An input with everything that goes with it.
 struct Saying {
     input: Vec<InputSegment>,
+    attached: Vec<SystemItem>,
     mode: RunMode,
     op_id: Option<String>,
     from: Actor,
@@ -75,7 +76,10 @@ impl Pod {
         };
         let Request { from, order, .. } = request;
         let result = match order {
-            Order::Run { input, mode, op_id } => self.say(m, &cell, Saying { input, mode, op_id, from }),
+            Order::Run { input, attached, mode, op_id } => {
+                let attached = attached.unwrap_or_default();
+                self.say(m, &cell, Saying { input, attached, mode, op_id, from })
+            }
             Order::Dequeue { id } => self.dequeue(m, id),
             Order::Notify { message, auto_run } => self.notify(m, &cell, from, message, auto_run),
             Order::PodEvent { event, from: sender, from_seq } => {
@@ -116,9 +120,12 @@ impl Pod {
 
     /// Why an input is not accepted, whatever hooks would say.
     fn cannot_say(&self, order: &Order) -> Option<Refusal> {
-        let Order::Run { input, op_id, .. } = order else { return None };
+        let Order::Run { input, attached, op_id, .. } = order else { return None };
         if input.is_empty() {
             return Some(Refusal::new(ErrorCode::InvalidRequest, "`input` is empty: say something"));
+        }
+        if let Err(why) = attached {
+            return Some(Refusal::new(ErrorCode::InvalidRequest, why.clone()));
         }
         if op_id.as_ref().is_some_and(|id| id.is_empty() || id.len() > limits::OP_ID_BYTES) {
             let message = format!("`op_id` must have 1 to {} bytes", limits::OP_ID_BYTES);
@@ -128,57 +135,45 @@ impl Pod {
     }
 
     fn say(&mut self, m: &mut Making, cell: &Cell, saying: Saying) -> Result<Given, Refusal> {
-        let Saying { input, mode, op_id, from } = saying;
         let waits = self.state.facts.queue.iter().any(|queued| queued.mode != QueueMode::Steer);
         match cell {
             // In Idle with inputs that wait, a queued input takes its place behind them.
-            Cell::Start if mode == RunMode::Queue && waits => {
-                self.enqueue(m, input, op_id, from, QueueMode::Queue).inspect(|_| {
+            Cell::Start if saying.mode == RunMode::Queue && waits => {
+                self.enqueue(m, saying, QueueMode::Queue).inspect(|_| {
                     self.next_from_queue(m);
                 })
             }
-            Cell::QueueAndStart => self.enqueue(m, input, op_id, from, QueueMode::Queue).inspect(|_| {
+            Cell::QueueAndStart => self.enqueue(m, saying, QueueMode::Queue).inspect(|_| {
                 self.next_from_queue(m);
             }),
-            Cell::Queue => self.enqueue(m, input, op_id, from, QueueMode::Queue),
-            Cell::Steer => self.enqueue(m, input, op_id, from, QueueMode::Steer),
+            Cell::Queue => self.enqueue(m, saying, QueueMode::Queue),
+            Cell::Steer => self.enqueue(m, saying, QueueMode::Steer),
             Cell::CancelThenStart => {
                 self.life.suspend_queue = true;
                 self.cancel_run(m, "interrupted by a new input");
                 self.life.suspend_queue = false;
-                Ok(self.start_said(m, input, op_id, from))
+                Ok(self.start_said(m, saying))
             }
-            _ => Ok(self.start_said(m, input, op_id, from)),
+            _ => Ok(self.start_said(m, saying)),
         }
     }
 
-    fn start_said(
-        &mut self,
-        m: &mut Making,
-        segments: Vec<InputSegment>,
-        op_id: Option<String>,
-        from: Actor,
-    ) -> Given {
-        let said = Said { segments, op_id, from: from.clone(), queued: None };
+    fn start_said(&mut self, m: &mut Making, saying: Saying) -> Given {
+        let Saying { input: segments, attached, op_id, from, .. } = saying;
+        let said = Said { segments, attached, op_id, from: from.clone(), queued: None };
         let trigger = trigger_of(&from);
         Given::Run(self.start_run(m, Opening { trigger, by: from, input: Some(said) }))
     }
 
-    fn enqueue(
-        &mut self,
-        m: &mut Making,
-        segments: Vec<InputSegment>,
-        op_id: Option<String>,
-        from: Actor,
-        mode: QueueMode,
-    ) -> Result<Given, Refusal> {
+    fn enqueue(&mut self, m: &mut Making, saying: Saying, mode: QueueMode) -> Result<Given, Refusal> {
         let limit = self.state.manifest.pod.limits.queue;
         if self.state.facts.queue.len() as u64 >= limit {
             let message = format!("{limit} inputs wait already (pod.limits.queue); take one out or wait");
             return Err(Refusal::new(ErrorCode::TooMany, message));
         }
         let id = QueueId(m.ids.next_uuid());
-        self.note(m, QueuedInput { id, segments, op_id, from, mode });
+        let Saying { input: segments, attached, op_id, from, .. } = saying;
+        self.note(m, QueuedInput { id, segments, op_id, from, mode, attached });
         self.end_waits_for_message();
         Ok(Given::Queued(id))
     }

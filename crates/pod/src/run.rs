@@ -9,12 +9,13 @@ use minke_context::{Asking, BUILDER};
 use minke_manifest::WorkerSection;
 use minke_model::Sampling;
 use minke_record::{
-    Actor, Continues, DequeueReason, Dequeued, EndResult, ErrorCode, History, InputSegment, Invoke, Item,
-    Kind, Large, LlmCall, Purpose, QueueId, QueueMode, Reserved, Role, RunCompleted, RunErrored, RunId,
+    Actor, AlertLevel, AlertSource, Continues, DequeueReason, Dequeued, EndResult, ErrorCode, History, InputSegment, Invoke, Item,
+    Kind, Large, LlmCall, Purpose, QueueId, QueueMode, Queued, Reserved, Role, RunCompleted, RunErrored, RunId,
     RunResult, SegmentReason, SegmentStart, SystemEntry, SystemItem, SystemKind, Text, ToolSpec, Trigger,
-    TurnEnd, TurnResult, UserInput,
+    TurnEnd, TurnResult, UserInput, unread,
 };
 
+use crate::input::Referred;
 use crate::pod::{Making, Pod, Stopping};
 use crate::reply::ReplyDraft;
 use crate::step::{Effect, Refusal};
@@ -24,6 +25,9 @@ use crate::step::{Effect, Refusal};
 const CONTINUE: &str = "[The reply above was interrupted. Continue from where it stopped; do not repeat it.]";
 /// What the model reads when a new input follows a run that was paused or interrupted.
 const INTERRUPT: &str = "[The previous run was interrupted before it finished.]";
+
+/// What an alert begins with about an input that was taken out of the queue because of what it refers to.
+pub const UNREAD: &str = "an input was taken out of the queue: ";
 
 /// Where a segment keeps what is known of prices, if a budget counts them.
 pub const COSTS: &str = "costs";
@@ -38,6 +42,7 @@ pub(crate) struct Opening {
 /// An input that opens a run.
 pub(crate) struct Said {
     pub(crate) segments: Vec<InputSegment>,
+    pub(crate) attached: Vec<SystemItem>,
     pub(crate) op_id: Option<String>,
     pub(crate) from: Actor,
     pub(crate) queued: Option<QueueId>,
@@ -77,12 +82,20 @@ impl Pod {
             if let Some(id) = said.queued {
                 self.note(m, Dequeued { id, why: DequeueReason::Run });
             }
-            let Said { segments, op_id, from, queued } = said;
-            self.note(m, UserInput { segments, op_id, from, queued });
+            self.note_said(m, said);
         }
         let id = self.open_run_id();
         self.next_request(m, None);
         id
+    }
+
+    /// An input, and behind it what it refers to.
+    pub(crate) fn note_said(&mut self, m: &mut Making, said: Said) {
+        let Said { segments, attached, op_id, from, queued } = said;
+        self.note(m, UserInput { segments, op_id, from, queued });
+        for item in attached {
+            self.note(m, SystemEntry { item, note: None });
+        }
     }
 
     /// Continues a paused or interrupted run: its open calls are settled by their class, then the model is asked.
@@ -333,18 +346,47 @@ impl Pod {
         if self.state.facts.run.is_some() || self.cannot_run().is_some() {
             return None;
         }
-        let next = self.state.facts.queue.iter().find(|queued| queued.mode != QueueMode::Steer)?.clone();
+        let next = loop {
+            let next = self.state.facts.queue.iter().find(|queued| queued.mode != QueueMode::Steer)?.clone();
+            match self.read_for(next) {
+                Ok(next) => break next,
+                Err((id, why)) => {
+                    // The reason first: who waits for this input hears of its end last.
+                    let message = format!("{UNREAD}{why}");
+                    self.alert(m, AlertLevel::Warn, AlertSource::Pod, message);
+                    self.note(m, Dequeued { id, why: DequeueReason::Removed });
+                }
+            }
+        };
         if self.waits_for_hooks(m, &next) {
             return None;
         }
         let trigger = trigger_of(&next.from);
         let said = Said {
             segments: self.as_hooks_want(&next),
+            attached: next.attached,
             op_id: next.op_id,
             from: next.from.clone(),
             queued: Some(next.id),
         };
         Some(self.start_run(m, Opening { trigger, by: next.from, input: Some(said) }))
+    }
+
+    /// An input with what it refers to, which was read at the boot if it was queued while no pod lived.
+    pub(crate) fn read_for(&self, queued: Queued) -> Result<Queued, (QueueId, String)> {
+        if !unread(&queued.segments, &queued.attached) {
+            return Ok(queued);
+        }
+        let read = self.life.boot.iter().flat_map(|boot| &boot.referred).find(|(id, _)| *id == queued.id);
+        match read {
+            Some((_, Ok(read))) => {
+                let Referred { input, attached } = read.clone();
+                Ok(Queued { segments: input, attached, ..queued })
+            }
+            Some((id, Err(why))) => Err((*id, why.clone())),
+            // Nobody has looked: it goes in as it was written.
+            None => Ok(queued),
+        }
     }
 
     /// How the last run ended, if it did.

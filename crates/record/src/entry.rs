@@ -382,6 +382,9 @@ entry_structs! {
         pub op_id: Option<String>,
         pub from: Actor,
         pub mode: QueueMode,
+        /// What it refers to, as it was read when the input was accepted. Whoever queues while no pod lives reads nothing.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        pub attached: Vec<SystemItem>,
     }
 
     pub struct Dequeued {

@@ -16,7 +16,7 @@ use crate::entry::{
     PodEvent, QueueMode, Reserved, RunResult, TaskStatus, Trigger,
 };
 use crate::ids::{AskId, CallId, Millis, PodName, QueueId, RunId, SessionId};
-use crate::item::InputSegment;
+use crate::item::{InputSegment, SystemItem};
 use crate::text::Text;
 
 macro_rules! fact_structs {
@@ -209,6 +209,9 @@ fact_structs! {
         pub op_id: Option<String>,
         pub from: Actor,
         pub mode: QueueMode,
+        /// What it refers to, as it was read when it was accepted.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        pub attached: Vec<SystemItem>,
     }
 
     /// A notification or a report on its way into the context.

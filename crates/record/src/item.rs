@@ -239,6 +239,20 @@ impl InputSegment {
         }
     }
 
+    /// Whether something has to be read before a model can make anything of it.
+    pub fn refers(&self) -> bool {
+        match self {
+            InputSegment::FileRef { .. }
+            | InputSegment::KnowledgeRef { .. }
+            | InputSegment::WorkflowInvoke { .. }
+            | InputSegment::SkillRef { .. } => true,
+            InputSegment::Text { .. }
+            | InputSegment::Paste { .. }
+            | InputSegment::Image { .. }
+            | InputSegment::Unknown(_) => false,
+        }
+    }
+
     /// The segment as the model reads it.
     pub fn flatten(&self) -> Content {
         let text = match self {
@@ -256,6 +270,15 @@ impl InputSegment {
         };
         Content::Text { text }
     }
+}
+
+/// Whether what an input refers to has not been read: nothing was attached to it, or an image is not a blob yet.
+pub fn unread(segments: &[InputSegment], attached: &[SystemItem]) -> bool {
+    let outside = |segment: &InputSegment| match segment {
+        InputSegment::Image { source, .. } => !matches!(source, ImageSource::Blob(_)),
+        segment => attached.is_empty() && segment.refers(),
+    };
+    segments.iter().any(outside)
 }
 
 /// What was said, as one user message.

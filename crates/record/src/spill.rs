@@ -19,7 +19,10 @@ impl Kind {
         match self {
             Kind::SegmentStart(e) => visit(&mut e.system_prompt),
             Kind::UserInput(e) => e.segments.iter_mut().for_each(|s| s.texts_mut(visit)),
-            Kind::QueuedInput(e) => e.segments.iter_mut().for_each(|s| s.texts_mut(visit)),
+            Kind::QueuedInput(e) => {
+                e.segments.iter_mut().for_each(|s| s.texts_mut(visit));
+                e.attached.iter_mut().for_each(|item| visit(&mut item.body));
+            }
             Kind::Inbox(e) => e.message.iter_mut().for_each(visit),
             Kind::SystemEntry(e) => visit(&mut e.item.body),
             Kind::AssistantItem(e) => e.item.texts_mut(visit),

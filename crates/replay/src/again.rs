@@ -83,7 +83,7 @@ impl<'l> Walk<'l> {
                     Holder::Visit => self.visited(step, opened),
                     Holder::Pod | Holder::Other(_) => {
                         let mind = Mind::new(self.state.clone());
-                        let plans = self.boots(&mind, step, opened);
+                        let plans = self.boots(&mind, step, opened)?;
                         self.lived(mind, step, &plans)
                     }
                 }

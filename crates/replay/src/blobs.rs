@@ -2,7 +2,7 @@
 
 use std::cell::RefCell;
 
-use minke_record::{Blob, BlobRef, InputSegment, Text};
+use minke_record::{Blob, BlobRef, InputSegment, SystemItem, Text};
 
 use crate::ReplayError;
 
@@ -41,6 +41,12 @@ impl<'a> Blobs<'a> {
         let failed = |why: String| ReplayError::Blob { seq, name: name.blob.clone(), why };
         let blob = self.get(&name.blob).map_err(failed)?;
         String::from_utf8(blob.content).map_err(|e| failed(e.to_string()))
+    }
+
+    /// A system item with its whole text.
+    pub(crate) fn item(&self, item: &SystemItem, seq: u64) -> Result<SystemItem, ReplayError> {
+        let body = Text::Here(self.text(&item.body, seq)?);
+        Ok(SystemItem { body, ..item.clone() })
     }
 
     /// An input as it was said: the log may have put its long texts aside.

@@ -258,6 +258,7 @@ mod tests {
             op_id: None,
             from: Actor::person("here"),
             mode: QueueMode::Queue,
+            attached: Vec::new(),
         }
         .into()
     }

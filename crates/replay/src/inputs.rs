@@ -3,10 +3,13 @@
 //! An order that was refused left nothing and is not given again; one that changed nothing yet (a `pause` that waits for
 //! calls, a `shutdown` after the run) is found by what followed (`causes`).
 
-use minke_pod::{Changes, Order, RULES, Rewind, RewindScan, RunMode, ShutdownMode, Timer, What};
+use minke_pod::{
+    Changes, Order, RULES, Referred, Rewind, RewindScan, RunMode, ShutdownMode, Timer, UNREAD, What,
+};
 use minke_record::{
-    Actor, ActorKind, Answer, AskId, ConfigChanged, Decision, Dequeued, ErrorCode, GoalChange, Inbox, Invoke,
-    Kind, QueueId, QueueMode, QueuedInput, RunResult, SessionId, StateChange, StateWord, Trigger, UserInput,
+    Actor, ActorKind, Answer, AskId, ConfigChanged, Decision, DequeueReason, Dequeued, Entry, ErrorCode,
+    GoalChange, Inbox, Invoke, Kind, QueueId, QueueMode, QueuedInput, RunResult, SessionId, StateChange,
+    StateWord, SystemItem, SystemKind, Trigger, UserInput, unread,
 };
 
 use crate::ReplayError;
@@ -18,6 +21,17 @@ use crate::timeline::LogStep;
 /// Who gave an order that the log does not name.
 pub(crate) fn somebody() -> Actor {
     Actor::person("replay")
+}
+
+/// What the driver had read for an input that waited, or why it could not.
+type Read = (QueueId, Result<Referred, String>);
+
+/// Whether an item is what an input refers to.
+fn is_read(item: &SystemItem) -> bool {
+    matches!(
+        item.kind,
+        SystemKind::FileAttachment | SystemKind::Knowledge | SystemKind::Workflow | SystemKind::Skill
+    )
 }
 
 /// Whether a pod takes nothing more after this.
@@ -43,13 +57,56 @@ impl Look<'_> {
         });
         let Some(UserInput { segments, op_id, from, .. }) = input else { return Ok(None) };
         let input = self.blobs.said(segments, step.first.seq)?;
-        Ok(Some(ordered(from.clone(), Order::Run { input, mode, op_id: op_id.clone() })))
+        let attached = Ok(self.attached(step.entries)?);
+        Ok(Some(ordered(from.clone(), Order::Run { input, attached, mode, op_id: op_id.clone() })))
+    }
+
+    /// What the first input in these entries refers to, as it stands behind it.
+    fn attached(&self, entries: &[Entry]) -> Result<Vec<SystemItem>, ReplayError> {
+        let behind = entries.iter().skip_while(|entry| !matches!(entry.kind, Kind::UserInput(_))).skip(1);
+        let items = behind.map_while(|entry| match &entry.kind {
+            Kind::SystemEntry(e) if e.note.is_none() && is_read(&e.item) => Some((&e.item, entry.seq)),
+            _ => None,
+        });
+        items.map(|(item, seq)| self.blobs.item(item, seq)).collect()
+    }
+
+    /// What the driver had read for inputs that were queued while no pod lived, by what became of them in this life.
+    pub(crate) fn referred(&self, mind: &Mind, at: usize) -> Result<Vec<Read>, ReplayError> {
+        let life = self.timeline.life_from(at);
+        let mut read = Vec::new();
+        let mut told = None;
+        for (number, entry) in life.iter().enumerate() {
+            let (id, result) = match &entry.kind {
+                Kind::Alert(e) => {
+                    told = e.message.strip_prefix(UNREAD);
+                    continue;
+                }
+                Kind::Dequeued(e) if e.why == DequeueReason::Removed && told.is_some() => {
+                    (e.id, Err(told.unwrap_or_default().to_owned()))
+                }
+                Kind::UserInput(UserInput { segments, queued: Some(id), .. }) => {
+                    let input = self.blobs.said(segments, entry.seq)?;
+                    let attached = self.attached(life.get(number..).unwrap_or_default())?;
+                    (*id, Ok(Referred { input, attached }))
+                }
+                _ => continue,
+            };
+            let id = QueueId(self.pairs.here(id.0));
+            let waits = mind.pod.state().queued(id);
+            if waits.is_some_and(|queued| unread(&queued.segments, &queued.attached)) {
+                read.push((id, result));
+            }
+        }
+        Ok(read)
     }
 
     pub(crate) fn queued(&self, step: LogStep<'_>, queued: &QueuedInput) -> Result<Plan, ReplayError> {
         let mode = if queued.mode == QueueMode::Steer { RunMode::Steer } else { RunMode::Queue };
         let input = self.blobs.said(&queued.segments, step.first.seq)?;
-        let order = Order::Run { input, mode, op_id: queued.op_id.clone() };
+        let attached = queued.attached.iter().map(|item| self.blobs.item(item, step.first.seq));
+        let attached = Ok(attached.collect::<Result<_, _>>()?);
+        let order = Order::Run { input, attached, mode, op_id: queued.op_id.clone() };
         Ok(vec![ordered(queued.from.clone(), order)])
     }
 

@@ -138,7 +138,12 @@ impl<'l> Walk<'l> {
     }
 
     /// What the process can have known when it began: everything anew, except the models that it found.
-    pub(crate) fn boots(&self, mind: &Mind, step: LogStep<'l>, opened: &Opened) -> Vec<Plan> {
+    pub(crate) fn boots(
+        &self,
+        mind: &Mind,
+        step: LogStep<'l>,
+        opened: &Opened,
+    ) -> Result<Vec<Plan>, ReplayError> {
         let told = step.find(|kind| match kind {
             Kind::Alert(e) => e.message.strip_prefix("there is no model to ask: "),
             _ => None,
@@ -148,6 +153,7 @@ impl<'l> Walk<'l> {
             _ => None,
         });
         let rules = rules.unwrap_or_else(|| mind.pod.state().manifest.permissions.rules.clone());
+        let referred = self.look.referred(mind, step.at)?;
         let boot = |route: Option<Route>, user_prompt: bool| {
             let boot = Boot {
                 pid: opened.pid,
@@ -165,15 +171,16 @@ impl<'l> Walk<'l> {
                 own: opened.own.clone().unwrap_or_default(),
                 rules: rules.clone(),
                 steers: self.look.steers(step.at, user_prompt),
+                referred: referred.clone(),
             };
             vec![What::Boot(Box::new(boot)).into()]
         };
         let route = self.look.route(mind, step);
         if step.opens_run() {
-            return vec![boot(route, false)];
+            return Ok(vec![boot(route, false)]);
         }
         // An input that waits and opens no run here waits for hooks.
-        vec![boot(None, false), boot(route.clone(), false), boot(route, true)]
+        Ok(vec![boot(None, false), boot(route.clone(), false), boot(route, true)])
     }
 
     /// What was offered in this life, as this program describes it: which tools there are depends on the machine and on

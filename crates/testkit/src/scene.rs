@@ -117,6 +117,7 @@ pub(crate) fn boot(scene: &Setting, rules: RuleSet) -> Boot {
             before_tool: scene.hooks,
             before_stop: scene.hooks,
         },
+        referred: Vec::new(),
         fence: scene
             .fence
             .as_deref()

@@ -114,6 +114,7 @@ impl<'a> Telling<'a> {
                 let op_id = op.clone().unwrap_or_else(|| format!("line {}", line.number));
                 self.order(Order::Run {
                     input: crate::scene::said(text),
+                    attached: Ok(Vec::new()),
                     mode: run_mode(*mode),
                     op_id: Some(op_id),
                 })

@@ -69,6 +69,7 @@ fn a_carry_is_written_in_time() {
         world.boot()?;
         let run = Order::Run {
             input: vec![minke_record::InputSegment::text("hello")],
+            attached: Ok(Vec::new()),
             mode: minke_pod::RunMode::Reject,
             op_id: Some("first".to_owned()),
         };

@@ -379,4 +379,6 @@ async fn turn_away(mut socket: UnixStream) {
 pub(crate) struct Asked {
     pub(crate) asker: Asker,
     pub(crate) method: Method,
+    /// What the input of a `run` refers to, or why that cannot be had.
+    pub(crate) attached: Result<Vec<SystemItem>, String>,
 }

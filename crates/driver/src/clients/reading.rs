@@ -123,12 +123,11 @@ impl Reading {
                 if let Method::Run(run) = &method {
                     self.door.guard.notice(&run.input).await;
                 }
-                if let Method::Run(run) = &mut method
-                    && let Err(refusal) = self.door.library.take_in(&mut run.input).await
-                {
-                    return asker.refuse(self.door.stream.here(), refusal);
-                }
-                self.tell(Mail::Asked(Box::new(Asked { asker, method }))).await;
+                let attached = match &mut method {
+                    Method::Run(run) => self.door.take_in(&mut run.input).await,
+                    _ => Ok(Vec::new()),
+                };
+                self.tell(Mail::Asked(Box::new(Asked { asker, method, attached }))).await;
             }
         }
     }

@@ -89,7 +89,7 @@ pub(crate) fn order(method: Method) -> Option<Order> {
                 minke_protocol::RunMode::Steer => RunMode::Steer,
                 minke_protocol::RunMode::Interrupt => RunMode::Interrupt,
             };
-            Order::Run { input: run.input, mode, op_id: run.op_id }
+            Order::Run { input: run.input, attached: Ok(Vec::new()), mode, op_id: run.op_id }
         }
         Method::Dequeue(params) => Order::Dequeue { id: params.id },
         Method::Notify(params) => Order::Notify { message: params.message, auto_run: params.auto_run },

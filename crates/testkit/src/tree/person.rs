@@ -146,7 +146,7 @@ impl Tree {
         let child = self.somebody().filter(|key| self.processes[key].is_ready() && self.chance.one_in(5));
         let Some(key) = child.or_else(|| self.chance.pick(&roots).copied()) else { return Ok(()) };
         let input = vec![InputSegment::text("work")];
-        self.tells(key, Order::Run { input, mode: RunMode::Queue, op_id: None })
+        self.tells(key, Order::Run { input, attached: Ok(Vec::new()), mode: RunMode::Queue, op_id: None })
     }
 
     pub(super) fn answers(&mut self) -> Result<(), String> {
