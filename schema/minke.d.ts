@@ -1562,6 +1562,8 @@ export type Queued = {
   op_id?: string | null;
   from: Actor;
   mode: QueueMode;
+  /** What it refers to, as it was read when it was accepted. */
+  attached?: Array<SystemItem>;
 };
 
 /** An accepted input that waits, or steering on its way into the context. */
@@ -1571,6 +1573,8 @@ export type QueuedInput = {
   op_id?: string | null;
   from: Actor;
   mode: QueueMode;
+  /** What it refers to, as it was read when the input was accepted. Whoever queues while no pod lives reads nothing. */
+  attached?: Array<SystemItem>;
 };
 
 /** A page of entries. */

@@ -1,15 +1,14 @@
 //! Answers that change nothing: where the pod stands, what it greets with, completions, what a client may read.
 
-use std::path::{Component, Path};
 use std::sync::Arc;
 
 use minke_pod::{Pod, RewindScan};
-use minke_policy::Level;
 use minke_protocol::{
     ChildRow, Completion, CompletionKind, Completions, Event, Frame, Greeting, Id, ListCompletions,
     QueueState, Refusal, ReplyData, RewindTarget, RewindTargets, Snapshot, StatusReply, reply,
 };
 use minke_record::{Content, ErrorCode, Item, Position, Route, Text};
+use minke_references::Wanted;
 use minke_session::{Reader, StoreError};
 use std::ops::ControlFlow;
 
@@ -17,9 +16,6 @@ use crate::clients::refusal_line;
 use crate::library::{Library, unread};
 use crate::news::OpenCommands;
 use crate::wire;
-
-/// Completions that one answer holds: more are not looked through by anybody.
-const COMPLETIONS: usize = 200;
 
 /// What the greeting says that the log does not.
 #[derive(Debug, Clone)]
@@ -164,58 +160,18 @@ pub(crate) fn rewind_targets(library: &Library, id: Option<Id>) -> Option<Arc<st
 
 /// The answer to `list_completions`: a reply, or the event for a client without ids.
 pub(crate) fn completions(library: &Library, list: &ListCompletions, id: Option<Id>) -> Option<Arc<str>> {
-    let entries = match list.kind {
-        CompletionKind::File => files(library, &list.prefix),
-        // This version has none of these, so none completes.
-        CompletionKind::Knowledge
-        | CompletionKind::Workflow
-        | CompletionKind::Skill
-        | CompletionKind::Command => Ok(Vec::new()),
+    let wanted = match list.kind {
+        CompletionKind::File => Wanted::File,
+        CompletionKind::Knowledge => Wanted::Knowledge,
+        CompletionKind::Workflow => Wanted::Workflow,
+        CompletionKind::Skill => Wanted::Skill,
+        CompletionKind::Command => Wanted::Command,
     };
-    let entries = match entries {
-        Ok(entries) => entries,
-        Err(e) => {
-            let message = format!("files beginning with `{}` cannot be listed: {e}", list.prefix);
-            return Some(refusal_line(id, Refusal::new(ErrorCode::NotFound, message)));
-        }
-    };
+    let found = library.references().complete(wanted, &list.prefix).into_iter();
+    let entries = found.map(|found| Completion { value: found.value, is_dir: found.is_dir }).collect();
     let completions = Completions { kind: list.kind, entries };
     Some(match id {
         Some(id) => reply(id, ReplyData::ok(&completions)),
         None => Frame::one(Event::Completions(completions)).line(),
     })
-}
-
-/// Files inside the working directory whose path begins with `prefix`, as far as the scope lets them be read. Hidden
-/// ones only if they are asked for.
-fn files(library: &Library, prefix: &str) -> std::io::Result<Vec<Completion>> {
-    let (dir, start) = match prefix.rsplit_once('/') {
-        Some((dir, start)) => (format!("{dir}/"), start),
-        None => (String::new(), prefix),
-    };
-    let inside =
-        Path::new(&dir).components().all(|part| matches!(part, Component::Normal(_) | Component::CurDir));
-    if !inside {
-        return Ok(Vec::new());
-    }
-    let here = library.cwd().join(Path::new(&dir).components().collect::<std::path::PathBuf>());
-    let mut found = Vec::new();
-    // Somebody is still typing the directory's name, or may not look there.
-    let Ok(opened) = library.files().open_dir(&here) else { return Ok(found) };
-    for item in rustix::fs::Dir::read_from(&opened.dir)? {
-        let item = item?;
-        // A name that is not UTF-8 cannot be said on this wire.
-        let Ok(name) = item.file_name().to_str() else { continue };
-        let hidden = name.starts_with('.') && !start.starts_with('.');
-        if matches!(name, "." | "..") || !name.starts_with(start) || hidden {
-            continue;
-        }
-        let Ok(at) = library.files().locate(&opened.path.join(name), Level::Read) else { continue };
-        let is_dir = at.is_dir;
-        let slash = if is_dir { "/" } else { "" };
-        found.push(Completion { value: format!("{dir}{name}{slash}"), is_dir });
-    }
-    found.sort_by(|a, b| a.value.cmp(&b.value));
-    found.truncate(COMPLETIONS);
-    Ok(found)
 }

@@ -24,6 +24,7 @@ use minke_pod::{Boot, Pod, State, What};
 use minke_policy::Tier;
 use minke_protocol::limits::ALERTS;
 use minke_record::{About, AlertLevel, AlertSource, ErrorCode, PodName, SessionId, ToolSpec};
+use minke_references::{Level, Places, References, Shelf};
 use minke_registry::{
     Paths, PathsError, RegistryError, Row, Runtime, ScopeLease, SocketPath, TableLimits, Ticket,
 };
@@ -54,6 +55,7 @@ use crate::models::Models;
 use crate::news::OpenCommands;
 use crate::outlet::Outlet;
 use crate::outputs;
+use crate::referring;
 use crate::routes;
 use crate::rules::{Rules, RulesError};
 use crate::signals::Signals;
@@ -64,6 +66,8 @@ use crate::{Ending, PodArgs};
 
 /// The launcher has written the ticket before it starts the process.
 const TICKET_WAIT: Duration = Duration::from_secs(5);
+/// Files that cannot be used, told one by one.
+const SHELF_ALERTS: usize = 8;
 /// A ticket and its newline, and a little more, so that what is no ticket is seen as such.
 const TICKET_BYTES: u64 = 128;
 
@@ -184,19 +188,22 @@ fn start(
     let around = Around::here(&about.cwd, Some(args.paths.config.clone()))
         .with_secrets(web::secret_variables(&state.manifest));
     let papers = Papers::look(&state, &about, &args.paths)?;
+    let places = places(&state, &about, &args.paths);
     let mut hands = Hands {
         log: Log::new(open.writer, state.manifest.session.durability == SyncMode::Lazy)
             .map_err(BootError::io("start", "the thread that syncs"))?,
         clock: Clock::start().map_err(BootError::io("read", "/dev/urandom"))?,
         signals: Signals::catch(args.signals).map_err(BootError::io("catch", "signals"))?,
         heartbeat: Heartbeat::every(HEARTBEAT).map_err(BootError::io("start", "the heartbeat"))?,
-        library: Library::new(store, args.session, PathBuf::from(&about.cwd)),
+        library: Library::new(store, args.session),
         place: Place { cwd: PathBuf::from(&about.cwd), scope: about.scope.clone() },
         limits: table_limits(&state.manifest.pod.limits),
         runtime: runtime.clone(),
         cover: Arc::new(Cover::new(around.clone())),
         around,
         papers,
+        shelf: places.shelf(),
+        places,
         paths: args.paths.clone(),
     };
     // Everything that can fail without it was made before, so that little is to be undone.
@@ -225,6 +232,29 @@ fn start(
             Err(error)
         }
     }
+}
+
+/// Where inputs of this session refer to.
+fn places(state: &State, about: &About, paths: &Paths) -> Places {
+    let max_bytes = state.manifest.worker.file_upload.max_bytes;
+    Places {
+        cwd: PathBuf::from(&about.cwd),
+        workspace: PathBuf::from(&about.workspace),
+        config: paths.config.clone(),
+        data: paths.data.clone(),
+        directories: state.manifest.skills.directories.iter().map(PathBuf::from).collect(),
+        max_bytes: usize::try_from(max_bytes).unwrap_or(usize::MAX),
+    }
+}
+
+/// What is wrong with files that inputs could refer to, in words that are not endless.
+fn shelf_problems(shelf: &Shelf) -> Vec<String> {
+    let more = shelf.unnamed + shelf.problems.len().saturating_sub(SHELF_ALERTS);
+    let mut told: Vec<String> = shelf.problems.iter().take(SHELF_ALERTS).cloned().collect();
+    if more > 0 {
+        told.push(format!("{more} more files cannot be used; `minke skills list` names them"));
+    }
+    told
 }
 
 fn let_go(scope: ScopeLease) {
@@ -303,6 +333,8 @@ fn equip(
         (SandboxMode::Off, Some(_)) => Tier::Off,
         (SandboxMode::Off | SandboxMode::Scope | SandboxMode::ReadOnly, _) => found,
     };
+    let outside = hands.shelf.skills.iter().filter(|skill| skill.level != Level::Project);
+    let skills: Vec<PathBuf> = outside.map(|skill| skill.dir.clone()).collect();
     let kit = Kit::make(Making {
         session: args.session,
         scope: &hands.place.scope,
@@ -313,6 +345,7 @@ fn equip(
         tier,
         helper: args.helper.clone().unwrap_or_default(),
         profiles: &hands.papers.profiles,
+        skills: &skills,
     });
     outputs::restore(state, &hands.library, &dirs.output);
     Ok(kit)
@@ -331,6 +364,9 @@ struct Hands {
     runtime: Runtime,
     around: Around,
     papers: Papers,
+    /// Where inputs refer to, and what was found there.
+    places: Places,
+    shelf: Shelf,
     paths: Paths,
 }
 
@@ -353,10 +389,12 @@ fn assemble(
         runtime,
         around,
         papers,
+        places,
+        shelf,
         paths,
     } = hands;
     let around = around.for_pod(scope.row().name.as_str());
-    let library = library.with_files(Arc::clone(&kit.files));
+    let library = library.with_references(References::new(Arc::clone(&kit.files), places));
     let mut models = Models::new(library.clone(), mail.clone());
     let Papers { files, rules, hooks, profiles: _, notices } = papers;
     let about_hooks = hooks::around(&library, scope.row().name.as_str(), &paths, &cover);
@@ -364,11 +402,14 @@ fn assemble(
     let hooks = Arc::new(Hooks::new(hooks, about_hooks));
     let (mut boot, mut introduction, alerts) = boot(&state, &scope, (&around, &mut models), &kit);
     (boot.rules, boot.steers) = (rules.rules, Hooked::steers(&hooks));
+    boot.referred = referring::waiting(&state, &library, &cover);
     introduction.notices.extend(notices);
     let worker = alerts.into_iter().map(|message| (AlertSource::Worker, message));
     let policy = rules.problems.into_iter().map(|message| (AlertSource::Policy, message));
     let hooking = hooks.problems().iter().map(|message| (AlertSource::Policy, message.clone()));
-    let mut alerts: Vec<(AlertSource, String)> = worker.chain(policy).chain(hooking).collect();
+    let referring = shelf_problems(&shelf).into_iter().map(|message| (AlertSource::Pod, message));
+    let mut alerts: Vec<(AlertSource, String)> =
+        worker.chain(policy).chain(hooking).chain(referring).collect();
     let mut hooked = Hooked::new(Arc::clone(&hooks), library.clone(), mail.clone());
     hooked.observe(&paths.state, log.head().seq + 1);
     let proxied = web::proxy(&state.manifest.sandbox.network, &scope.dir().join("proxy.sock"), &mail, &cover);

@@ -513,7 +513,7 @@ mod tests {
         let (mail, mailbox) = mpsc::channel(8);
         let store = Arc::new(FileStore::new(Arc::new(RealDisk), "nowhere".into()));
         let session = "01890000-0000-7000-8000-000000000000".parse().expect("it is an id");
-        let library = Library::new(store, session, "nowhere".into());
+        let library = Library::new(store, session);
         let place = Place { cwd: "nowhere".into(), scope: Scope::default() };
         let cover = Cover::new(Around::here("nowhere", None));
         let files = Arc::new(Files::none());

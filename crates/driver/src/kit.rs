@@ -15,7 +15,7 @@ use minke_files::{Files, FilesConfig, TmpAlias};
 use minke_llm::Cover;
 use minke_manifest::profiles::Offer;
 use minke_manifest::{Manifest, SandboxMode};
-use minke_policy::Tier;
+use minke_policy::{Level, Tier};
 use minke_record::{Permission, Scope, ScopeRule, SessionId};
 use minke_registry::{OwnDirs, Paths};
 use minke_tool::Tool;
@@ -39,6 +39,8 @@ pub(crate) struct Making<'a> {
     pub(crate) helper: Helper,
     /// The profiles that a child can be made from.
     pub(crate) profiles: &'a Arc<Offer>,
+    /// Skills that lie outside of the workspace.
+    pub(crate) skills: &'a [PathBuf],
 }
 
 pub(crate) struct Kit {
@@ -128,9 +130,26 @@ fn files_config(making: &Making<'_>) -> FilesConfig {
         tmp_dir: Some(dirs.tmp.clone()),
         tmp_read_only: !manifest.sandbox.writable_tmp,
         output: Some(dirs.output.clone()),
+        readable: beside(making),
         masked: masked(paths),
         lifted: lifted(making),
     }
+}
+
+/// Directories of skills that the scope does not reach: they are read all the same, unless the scope denies it.
+fn beside(making: &Making<'_>) -> Vec<PathBuf> {
+    let Scope { deny, .. } = making.scope;
+    let reached = |dir: &Path| minke_policy::level(making.scope, &dir.to_string_lossy()) >= Level::Read;
+    let denied = |dir: &Path| {
+        let over =
+            |rule: &ScopeRule| dir.starts_with(&rule.target) || Path::new(&rule.target).starts_with(dir);
+        deny.iter().any(|rule| rule.permission == Permission::Read && over(rule))
+    };
+    making.skills.iter().filter(|dir| !reached(dir) && !denied(dir)).cloned().collect()
+}
+
+fn read_rule(dir: &Path) -> ScopeRule {
+    ScopeRule { target: dir.to_string_lossy().into_owned(), permission: Permission::Read, recursive: true }
 }
 
 /// The same scope without the right to write.
@@ -167,10 +186,15 @@ fn commands_config(making: &Making<'_>, files: &Arc<Files>) -> CommandsConfig {
         env: EnvRules { pass: sandbox.env.pass.clone(), set: sandbox.env.set.clone() },
     };
     let (files, cover) = (Arc::clone(files), Arc::clone(cover));
+    let skills: Vec<ScopeRule> = beside(making).iter().map(|dir| read_rule(dir)).collect();
     CommandsConfig {
         tier,
         // The scope is one live value, and the files hold it.
-        spec: Arc::new(move || FenceSpec { scope: files.scope(), ..made.clone() }),
+        spec: Arc::new(move || {
+            let mut scope = files.scope();
+            scope.allow.extend(skills.iter().cloned());
+            FenceSpec { scope, ..made.clone() }
+        }),
         output_dir: dirs.output.clone(),
         cover: Arc::new(move || Box::new(Covered::new(&cover))),
         helper: making.helper.clone(),
@@ -190,6 +214,7 @@ fn own(making: &Making<'_>) -> Scope {
     if tier.moves_tmp() {
         allow.push(rule(Path::new(SHOWN_TMP), tmp));
     }
+    allow.extend(beside(making).iter().map(|dir| read_rule(dir)));
     Scope { allow, deny: Vec::new() }
 }
 

@@ -28,6 +28,7 @@ mod outlet;
 mod outputs;
 mod panics;
 mod recorder;
+mod referring;
 mod routes;
 mod rules;
 mod signals;

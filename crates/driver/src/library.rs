@@ -1,11 +1,12 @@
 //! The library: what clients read of the session on disk, off the loop.
 //!
-//! Here: snapshots, missed entries, pages, blobs, images that become blobs. Each reads what it needs when a client is
-//! ready to take it, and never more than a frame. Elsewhere: how the log lies on disk (`session`).
+//! Here: snapshots, missed entries, pages, blobs. Each reads what it needs when a client is
+//! ready to take it, and never more than a frame. Elsewhere: how the log lies on disk (`session`), what an
+//! input brings along (`referring`).
 
 use std::collections::VecDeque;
 use std::ops::ControlFlow;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use base64::Engine;
@@ -13,7 +14,8 @@ use base64::prelude::BASE64_STANDARD;
 use minke_files::Files;
 use minke_protocol::limits::FRAME_BYTES;
 use minke_protocol::{Page, Read, ReadBlob, ReadBlobReply, Refusal, ReplyData};
-use minke_record::{ErrorCode, ImageSource, InputSegment, Position, SessionId, Text};
+use minke_record::{ErrorCode, Position, SessionId, Text};
+use minke_references::{Places, References};
 use minke_session::{Reader, Sealed, Store, StoreError};
 
 use crate::clients::{Join, Work};
@@ -30,22 +32,23 @@ const SHORTEST_LINE: u64 = 100;
 pub(crate) struct Library {
     store: Arc<dyn Store>,
     session: SessionId,
-    cwd: PathBuf,
-    files: Arc<Files>,
+    references: Arc<References>,
 }
 
 impl Library {
-    pub(crate) fn new(store: Arc<dyn Store>, session: SessionId, cwd: PathBuf) -> Library {
-        Library { store, session, cwd, files: Arc::new(Files::none()) }
+    /// With nothing to refer to.
+    pub(crate) fn new(store: Arc<dyn Store>, session: SessionId) -> Library {
+        let references = References::new(Arc::new(Files::none()), Places::default());
+        Library { store, session, references: Arc::new(references) }
     }
 
-    /// The same, with the files of the pod's scope in reach.
-    pub(crate) fn with_files(self, files: Arc<Files>) -> Library {
-        Library { files, ..self }
+    /// The same, with what inputs may refer to in reach.
+    pub(crate) fn with_references(self, references: References) -> Library {
+        Library { references: Arc::new(references), ..self }
     }
 
-    pub(crate) fn files(&self) -> &Files {
-        &self.files
+    pub(crate) fn references(&self) -> &References {
+        &self.references
     }
 
     pub(crate) fn store(&self) -> &Arc<dyn Store> {
@@ -57,7 +60,7 @@ impl Library {
     }
 
     pub(crate) fn cwd(&self) -> &Path {
-        &self.cwd
+        self.references.cwd()
     }
 
     pub(crate) fn reader(&self) -> Result<Box<dyn Reader>, StoreError> {
@@ -201,53 +204,6 @@ impl Library {
             }
             end += piece.len() as u64;
         }
-    }
-
-    /// Makes an input ready for the log: images become blobs, and what it refers to must be there.
-    pub(crate) async fn take_in(&self, input: &mut [InputSegment]) -> Result<(), Refusal> {
-        for (at, segment) in input.iter_mut().enumerate() {
-            self.take_in_one(segment).await.map_err(|why| {
-                Refusal::new(ErrorCode::InvalidRequest, format!("params.input[{at}]: {why}"))
-            })?;
-        }
-        Ok(())
-    }
-
-    async fn take_in_one(&self, segment: &mut InputSegment) -> Result<(), String> {
-        match segment {
-            InputSegment::Image { source, .. } => match source {
-                ImageSource::Data(data) => {
-                    let content = BASE64_STANDARD
-                        .decode(data.as_bytes())
-                        .map_err(|e| format!("`data` of the image is not base64: {e}"))?;
-                    let put =
-                        self.off_loop(move |library| library.store.put_blob(library.session, content)).await;
-                    let name = put.map_err(|e| format!("the image cannot be kept: {e}; {}", e.hint()))?;
-                    *source = ImageSource::Blob(name.blob);
-                    Ok(())
-                }
-                ImageSource::Path(path) => self.must_exist(path.clone()).await,
-                ImageSource::Blob(blob) => {
-                    let name = blob.clone();
-                    let read = self.off_loop(move |library| library.reader()?.blob(&name, 0, 1)).await;
-                    read.map(|_| ()).map_err(|e| e.to_string())
-                }
-            },
-            InputSegment::FileRef { path } => self.must_exist(path.clone()).await,
-            InputSegment::KnowledgeRef { slug } => Err(format!("there is no knowledge `{slug}` here")),
-            InputSegment::WorkflowInvoke { slug } => Err(format!("there is no workflow `{slug}` here")),
-            InputSegment::SkillRef { name } => Err(format!("there is no skill `{name}` here")),
-            InputSegment::Text { .. } | InputSegment::Paste { .. } | InputSegment::Unknown(_) => Ok(()),
-        }
-    }
-
-    async fn must_exist(&self, path: String) -> Result<(), String> {
-        self.off_loop(move |library| match library.cwd.join(&path).try_exists() {
-            Ok(true) => Ok(()),
-            Ok(false) => Err(format!("there is no file `{path}` in {}", library.cwd.display())),
-            Err(e) => Err(format!("the file `{path}` cannot be looked at: {e}")),
-        })
-        .await
     }
 }
 

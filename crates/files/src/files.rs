@@ -26,6 +26,8 @@ pub struct FilesConfig {
     pub tmp_read_only: bool,
     /// The pod's own `output`: readable, not writable.
     pub output: Option<PathBuf>,
+    /// Directories beside the scope that may be read, for example those of a person's own skills.
+    pub readable: Vec<PathBuf>,
     /// Secrets and our own directories: hidden even where the scope may be read.
     pub masked: Vec<PathBuf>,
     /// Where a person has lifted a mask or a protection: at a place within it, for that place and what is below.

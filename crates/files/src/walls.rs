@@ -80,7 +80,7 @@ struct Held {
 
 impl Walls {
     pub(crate) fn new(config: FilesConfig) -> Result<Walls, FilesError> {
-        let FilesConfig { scope, tmp, tmp_dir, tmp_read_only, output, masked, lifted } = config;
+        let FilesConfig { scope, tmp, tmp_dir, tmp_read_only, output, readable, masked, lifted } = config;
         let tmp_level = if tmp_read_only { Level::Read } else { Level::Write };
         let mut own: Vec<(PathBuf, Level)> = tmp_dir.into_iter().map(|dir| (dir, tmp_level)).collect();
         if let Some(alias) = &tmp
@@ -88,7 +88,7 @@ impl Walls {
         {
             own.push((alias.real.clone(), tmp_level));
         }
-        own.extend(output.into_iter().map(|dir| (dir, Level::Read)));
+        own.extend(output.into_iter().chain(readable).map(|dir| (dir, Level::Read)));
         let mut hidden = vec![PathBuf::from(ALWAYS_HIDDEN)];
         for path in masked {
             // A secret that is a link is hidden where it leads, too.

@@ -132,6 +132,31 @@ impl Form for Text {
     }
 }
 
+/// A path, which may be relative.
+pub(crate) struct Place;
+
+impl Form for Place {
+    fn word() -> String {
+        "a path".to_owned()
+    }
+
+    fn schema() -> Value {
+        Text::schema()
+    }
+
+    fn read(value: &Value) -> Result<Value, Refused> {
+        Text::read(value)
+    }
+
+    fn places(
+        value: &mut Value,
+        each: &mut dyn FnMut(&mut String) -> Result<(), String>,
+    ) -> Result<(), String> {
+        let Value::String(place) = value else { return Ok(()) };
+        each(place)
+    }
+}
+
 /// A list.
 pub(crate) struct List<F>(std::marker::PhantomData<F>);
 

@@ -1,7 +1,7 @@
 //! Manifest: what a pod was declared to be.
 //!
 //! Here: the table of keys (a file a section: `pod`, `model`, `worker`, `scope`, `sandbox`, `permissions`,
-//! `web`, `session`), what one
+//! `web`, `session`, `skills`), what one
 //! layer says (`partial`), all layers together with the origin of every value (`resolve`), and the resolved form that
 //! stands in `session_start` (`Manifest`). Elsewhere: the files (`sources`), profiles (`lua`), what the values do.
 //! Invariant: every key is read by something and stands on its page (`the_keys_on_the_page_are_those_that_are_taken`).
@@ -20,6 +20,7 @@ mod sandbox;
 mod schema;
 mod scope;
 mod session;
+mod skills;
 mod web;
 mod worker;
 
@@ -39,8 +40,9 @@ pub use scope::ScopeSection;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 pub use session::{HooksSection, SessionSection, SyncMode, check_budget};
+pub use skills::SkillsSection;
 pub use web::{WebFetchSection, WebSearchSection, WebSection};
-pub use worker::WorkerSection;
+pub use worker::{FileUploadSection, ToolOutputSection, WorkerSection};
 
 /// A pod's resolved configuration.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -57,6 +59,8 @@ pub struct Manifest {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub web: Option<WebSection>,
     pub session: SessionSection,
+    #[serde(skip_serializing_if = "SkillsSection::is_empty")]
+    pub skills: SkillsSection,
     pub hooks: HooksSection,
     /// What the pod may spend over its whole session; what is absent is not limited.
     #[serde(skip_serializing_if = "Budget::is_empty")]

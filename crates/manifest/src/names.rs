@@ -6,16 +6,19 @@
 use crate::key::Key;
 use crate::session::BUDGET;
 use crate::{
-    EnvSection, HooksSection, Limits, ModelSection, PermissionsSection, PodSection, SandboxSection,
-    ScopeSection, SessionSection, WebFetchSection, WebSearchSection, WebSection, WorkerSection,
+    EnvSection, FileUploadSection, HooksSection, Limits, ModelSection, PermissionsSection, PodSection,
+    SandboxSection, ScopeSection, SessionSection, SkillsSection, ToolOutputSection, WebFetchSection,
+    WebSearchSection, WebSection, WorkerSection,
 };
 
 /// Every section's rows, in the order in which they are shown.
-const TABLES: [&[Key]; 14] = [
+const TABLES: [&[Key]; 17] = [
     PodSection::KEYS,
     Limits::KEYS,
     ModelSection::KEYS,
     WorkerSection::KEYS,
+    ToolOutputSection::KEYS,
+    FileUploadSection::KEYS,
     ScopeSection::KEYS,
     SandboxSection::KEYS,
     EnvSection::KEYS,
@@ -25,6 +28,7 @@ const TABLES: [&[Key]; 14] = [
     WebSection::KEYS,
     WebSearchSection::KEYS,
     WebFetchSection::KEYS,
+    SkillsSection::KEYS,
     HooksSection::KEYS,
 ];
 
@@ -42,7 +46,7 @@ const OLD: [(&str, &str); 6] = [
 ];
 
 /// What a later version will be told with these; nothing of this one would read them.
-const NOT_YET: [&str; 7] = ["compaction", "memory", "skills", "mcp", "host", "tui", "mandate"];
+const NOT_YET: [&str; 6] = ["compaction", "memory", "mcp", "host", "tui", "mandate"];
 
 /// Whoever is further off than this share of a word is not meant.
 const NEAR_SHARE: usize = 2;

@@ -1,9 +1,16 @@
 //! `worker`: how the agent works.
 
+use std::collections::BTreeMap;
+
 use minke_record::Reasoning;
 
-use crate::form::{Amount, List, Some1, Text, Thinking};
+use crate::form::{Amount, List, Map, Some1, Text, Thinking, Whole};
 use crate::key::section;
+
+/// No tool puts more into the context.
+const OUTPUT_MOST: u64 = 64 << 10;
+/// What all references of one input may hold together.
+const UPLOAD_MOST: u64 = 4 << 20;
 
 section! {
     /// How the agent works.
@@ -26,6 +33,36 @@ section! {
         stop_sequences: Vec<String> = Vec::new(), List<Text>, Override, Nothing, true;
         /// How the agent is to work, in place of the usual words.
         instruction: Option<String> = None, Text, Override, Nothing, true;
+    }
+    besides {
+        tool_output: ToolOutputSection;
+        file_upload: FileUploadSection;
+    }
+}
+
+section! {
+    /// What the model is given of a tool's result; the rest is kept as a file that it can read.
+    ToolOutputSection at "worker.tool_output" {
+        /// Bytes of one result that stand in the context.
+        default_max_bytes: u64 = OUTPUT_MOST, Whole<1, OUTPUT_MOST>, Override, Nothing, true;
+        /// The same for single tools, by their names.
+        per_tool: BTreeMap<String, u64> = BTreeMap::new(), Map<Whole<1, OUTPUT_MOST>>, PerKey, Nothing, true;
+    }
+    besides {}
+}
+
+impl ToolOutputSection {
+    /// What a tool may put into the context.
+    pub fn max_bytes(&self, tool: &str) -> u64 {
+        self.per_tool.get(tool).copied().unwrap_or(self.default_max_bytes)
+    }
+}
+
+section! {
+    /// Files that an input refers to.
+    FileUploadSection at "worker.file_upload" {
+        /// Bytes of one `@path` that the model is given.
+        max_bytes: u64 = 256 << 10, Whole<1, UPLOAD_MOST>, Override, Nothing, true;
     }
     besides {}
 }

@@ -42,6 +42,10 @@ fn written_samples() -> BTreeMap<&'static str, [Value; 2]> {
         ("worker.top_k", [json!(40), json!(4)]),
         ("worker.stop_sequences", [json!(["A"]), json!(["B", "C"])]),
         ("worker.instruction", [json!("Be brief."), json!("Be kind.")]),
+        ("worker.tool_output.default_max_bytes", [json!(9_000), json!(8_000)]),
+        ("worker.tool_output.per_tool", [json!({"A": 1, "B": 2}), json!({"B": 3, "C": 4})]),
+        ("worker.file_upload.max_bytes", [json!(9_000), json!(8_000)]),
+        ("skills.directories", [json!(["/a"]), json!(["/b"])]),
         ("scope.allow", [scope("/a", "write"), scope("/b", "read")]),
         ("scope.deny", [scope("/c", "write"), scope("/d", "read")]),
         ("sandbox.mode", [json!("scope"), json!("read_only")]),
@@ -83,7 +87,7 @@ fn tightens(path: &str, value: &Value) -> bool {
     match path {
         "scope.deny" => true,
         // It tightens nothing, and is allowed all the same.
-        "worker.language" => true,
+        "worker.language" | "skills.directories" => true,
         "permissions.rule" => value.as_array().unwrap().iter().all(|rule| rule["action"] != "allow"),
         "web.enabled" => value == &json!(false),
         _ => path.starts_with("budget.") || path.starts_with("pod.limits."),
@@ -224,7 +228,9 @@ fn the_cascade() {
                         assert_eq!((told, kinds), (Some(all.into()), wanted), "{place}");
                     }
                     (true, true, Merge::PerKey) => {
-                        assert_eq!(told, Some(json!({"A": "1", "B": "3", "C": "4"})), "{place}");
+                        let [texts, numbers] =
+                            [json!({"A": "1", "B": "3", "C": "4"}), json!({"A": 1, "B": 3, "C": 4})];
+                        assert!(told == Some(texts) || told == Some(numbers), "{place}: {told:?}");
                         assert_eq!(kinds, [*low, *high, *high], "{place}");
                     }
                     (true, false, _) => {
@@ -290,7 +296,7 @@ fn is_no_freer(strict: &Manifest, free: &Manifest) -> Result<(), String> {
             let list = |value: &Option<Value>| value.clone().unwrap_or_else(|| json!([]));
             let (a, b) = (list(&a), list(&b));
             b.as_array().unwrap().iter().all(|rule| a.as_array().unwrap().contains(rule))
-        } else if path == "worker.language" {
+        } else if path == "worker.language" || path == "skills.directories" {
             true
         } else if path == "web.enabled" {
             a == b || a == Some(json!(false))

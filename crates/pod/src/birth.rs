@@ -99,7 +99,10 @@ pub fn new_session(at: Moment, new: NewSession) -> Written {
     if let Some(task) = task {
         let id = QueueId(m.ids.next_uuid());
         let Task { segments, op_id, from } = task;
-        pod.note(&mut m, QueuedInput { id, segments, op_id, from, mode: QueueMode::Queue, attached: Vec::new() });
+        pod.note(
+            &mut m,
+            QueuedInput { id, segments, op_id, from, mode: QueueMode::Queue, attached: Vec::new() },
+        );
     }
     m.into()
 }
@@ -178,7 +181,10 @@ pub fn visit(state: &State, at: Moment, visitor: Visitor, visit: Visit) -> Resul
                 return Err(Refusal::new(ErrorCode::TooMany, format!("{limit} inputs wait already")));
             }
             let id = QueueId(m.ids.next_uuid());
-            pod.note(&mut m, QueuedInput { id, segments, op_id, from: by, mode: QueueMode::Queue, attached: Vec::new() });
+            pod.note(
+                &mut m,
+                QueuedInput { id, segments, op_id, from: by, mode: QueueMode::Queue, attached: Vec::new() },
+            );
         }
         Visit::Notify { message, wake } => {
             let message = Some(message.into());

@@ -9,10 +9,10 @@ use minke_context::{Asking, BUILDER};
 use minke_manifest::WorkerSection;
 use minke_model::Sampling;
 use minke_record::{
-    Actor, AlertLevel, AlertSource, Continues, DequeueReason, Dequeued, EndResult, ErrorCode, History, InputSegment, Invoke, Item,
-    Kind, Large, LlmCall, Purpose, QueueId, QueueMode, Queued, Reserved, Role, RunCompleted, RunErrored, RunId,
-    RunResult, SegmentReason, SegmentStart, SystemEntry, SystemItem, SystemKind, Text, ToolSpec, Trigger,
-    TurnEnd, TurnResult, UserInput, unread,
+    Actor, AlertLevel, AlertSource, Continues, DequeueReason, Dequeued, EndResult, ErrorCode, History,
+    InputSegment, Invoke, Item, Kind, Large, LlmCall, Purpose, QueueId, QueueMode, Queued, Reserved, Role,
+    RunCompleted, RunErrored, RunId, RunResult, SegmentReason, SegmentStart, SystemEntry, SystemItem,
+    SystemKind, Text, ToolSpec, Trigger, TurnEnd, TurnResult, UserInput, unread,
 };
 
 use crate::input::Referred;

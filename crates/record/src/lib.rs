@@ -26,7 +26,9 @@ pub use facts::{
     OpDone, OpGave, OpenAsk, OpenCall, OpenChild, OpenLlm, OpenRun, Queued, Report, TaskFact, Usage,
 };
 pub use ids::{AskId, BadName, CallId, Ids, Millis, PodName, QueueId, RunId, SessionId};
-pub use item::{Content, ImageBlob, ImageSource, InputSegment, Item, Role, SystemItem, SystemKind, flatten, unread};
+pub use item::{
+    Content, ImageBlob, ImageSource, InputSegment, Item, Role, SystemItem, SystemKind, flatten, unread,
+};
 pub use line::Chain;
 pub use own::{Own, PodsCall, SendMode, SpawnPod, WaitUntil};
 pub use spill::FetchError;

@@ -11,6 +11,9 @@ use minke_manifest::{LayerKind, ManifestError, Partial};
 /// Stands for the workspace.
 pub(crate) const WORKSPACE: &str = "$workspace";
 
+/// Where skills lie: a workspace's file names only what is its own.
+const SKILLS: &str = "skills.directories";
+
 /// What relative paths are from.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct From<'a> {
@@ -40,9 +43,24 @@ pub(crate) fn settle(partial: &mut Partial, from: From<'_>) -> Result<(), Manife
             _ => base.join(place.as_str()),
         };
         let path = if key.section() == "scope" { real(&path)? } else { path };
+        if key.path == SKILLS && origin.layer == LayerKind::Workspace {
+            inside(&path, workspace)?;
+        }
         *place = path.into_os_string().into_string().map_err(|_| "it is not UTF-8".to_owned())?;
         Ok(())
     })
+}
+
+/// A workspace names nothing outside of it.
+fn inside(path: &Path, workspace: &Path) -> Result<(), String> {
+    let climbs = path.components().any(|part| part == Component::ParentDir);
+    if climbs && real(path).is_ok_and(|path| path.starts_with(workspace)) {
+        return Ok(());
+    }
+    if climbs || !path.starts_with(workspace) {
+        return Err(format!("{} lies outside of the workspace", path.display()));
+    }
+    Ok(())
 }
 
 /// What a path really is: links are followed as far as something is there.

@@ -13,6 +13,7 @@ mod pods;
 mod read;
 mod search;
 mod shell;
+mod sight;
 mod text;
 mod web;
 mod write;
@@ -25,10 +26,12 @@ use minke_manifest::profiles::Offer;
 use minke_tool::Tool;
 
 pub use edit::file_tools;
+pub use minke_tool::Image as Picture;
 pub use own::own_tools;
 pub use pods::{PROFILES, pod_tools};
-pub use search::search_tools;
+pub use search::{Listing, list_files, search_tools};
 pub use shell::shell_tools;
+pub use sight::{Sight, begins_as_image, look_at};
 pub use web::{FetchSettings, SearchKind, SearchSettings, WebSettings, web_tools, web_tools_in};
 
 /// What the tools of a pod work with.

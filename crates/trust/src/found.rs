@@ -121,8 +121,9 @@ pub struct Item {
     pub bytes: u64,
     /// SHA-256 over names, permission to execute, and content.
     pub hash: String,
-    /// What was hashed, where it is one text file.
-    pub(crate) text: Option<String>,
+    /// What was hashed, of what is read as text: the file itself (an empty name), workflows, a `SKILL.md`; by their names
+    /// below the item.
+    pub(crate) texts: Vec<(String, String)>,
 }
 
 /// Something that is left alone for good, and why.
@@ -170,9 +171,17 @@ impl Found {
     }
 
     /// The text of a file as it was when it was looked at, so that what is used is what was agreed to. Only of single
-    /// files in `.minke/` and of `.mcp.json`.
+    /// files in `.minke/`, of `.mcp.json`, of workflows and of each `SKILL.md`.
     pub fn text(&self, path: &str) -> Option<&str> {
-        self.items.iter().find(|item| item.path == path)?.text.as_deref()
+        self.items.iter().find_map(|item| {
+            let below = path.strip_prefix(&item.path)?;
+            item.texts.iter().find(|(name, _)| name == below).map(|(_, text)| text.as_str())
+        })
+    }
+
+    /// The names of the texts of an item, below it.
+    pub fn texts<'a>(&'a self, item: &'a Item) -> impl Iterator<Item = (&'a str, &'a str)> {
+        item.texts.iter().map(|(name, text)| (name.as_str(), text.as_str()))
     }
 
     /// What the greeting says, one line each: what is ignored until somebody trusts it, and what is ignored for good.

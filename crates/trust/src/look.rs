@@ -47,6 +47,9 @@ struct Looking {
 
 /// One item under way.
 struct Gathering {
+    kind: Kind,
+    /// What is read as text, by its name below the item.
+    texts: Vec<(String, String)>,
     /// Of each thing in it: path, what it is, what it holds.
     hash: Sha256,
     files: usize,
@@ -157,7 +160,7 @@ impl Looking {
             files: 1,
             bytes,
             hash,
-            text: Some(text),
+            texts: vec![(String::new(), text)],
         });
     }
 
@@ -167,7 +170,7 @@ impl Looking {
         if name.to_str().is_none_or(|name| name.chars().any(hidden)) {
             return self.leave(&seen, Why::Name);
         }
-        let mut gathering = Gathering::new();
+        let mut gathering = Gathering::new(kind);
         let gathered = self.room().and_then(|()| self.gather(&mut gathering, dir, name, Vec::new(), 0));
         let is_dir = match gathered {
             Ok(Some(is_dir)) => is_dir,
@@ -190,7 +193,8 @@ impl Looking {
         let runs = if kind == Kind::Skill { gathering.scripts } else { Vec::new() };
         let (files, bytes) = (gathering.files, gathering.bytes);
         let hash = hex(&gathering.hash.finalize());
-        self.items.push(Item { path, kind, runs, files, bytes, hash, text: None });
+        let texts = gathering.texts;
+        self.items.push(Item { path, kind, runs, files, bytes, hash, texts });
     }
 
     /// Puts what is under a name, and below it, into an item. Says whether it is a directory.
@@ -255,7 +259,8 @@ impl Looking {
             return;
         }
         let (kind, hash) = (Kind::Foreign, String::new());
-        self.items.push(Item { path: seen, kind, runs: Vec::new(), files: 0, bytes: 0, hash, text: None });
+        let (runs, texts) = (Vec::new(), Vec::new());
+        self.items.push(Item { path: seen, kind, runs, files: 0, bytes: 0, hash, texts });
     }
 
     /// Whether one more item may be looked at.
@@ -283,8 +288,10 @@ impl Looking {
 }
 
 impl Gathering {
-    fn new() -> Gathering {
+    fn new(kind: Kind) -> Gathering {
         Gathering {
+            kind,
+            texts: Vec::new(),
             hash: Sha256::new(),
             files: 0,
             bytes: 0,
@@ -302,6 +309,9 @@ impl Gathering {
             return Err(Why::TooMuch(format!("more than {ITEM_BYTES} bytes")));
         }
         self.add(path, if executable { b'x' } else { b'f' }, &Sha256::digest(content));
+        if let Some(name) = kept(self.kind, path) {
+            self.texts.push((name.to_owned(), String::from_utf8_lossy(content).into_owned()));
+        }
         if (executable || content.starts_with(b"#!") || !is_text(path)) && self.scripts.len() < LINES {
             let name = path.strip_prefix(b"/").unwrap_or(path);
             self.scripts.push(shown(name, LINE_CHARS));
@@ -328,6 +338,17 @@ impl Gathering {
             self.hash.update(part);
         }
     }
+}
+
+/// The name of a file whose text is used, below its item: those of the workflows, and what a skill says.
+fn kept(kind: Kind, path: &[u8]) -> Option<&str> {
+    let name = std::str::from_utf8(path).ok()?.strip_prefix('/')?;
+    let used = match kind {
+        Kind::Workflows => name.ends_with(".md") && !name.contains('/'),
+        Kind::Skill => name == "SKILL.md",
+        _ => false,
+    };
+    used.then_some(name)
 }
 
 /// Whether a file of a skill is for reading, by its name: nothing runs these.

@@ -18,7 +18,7 @@ use minke_protocol::limits::{CLIENT_BYTES, WAITING_METHODS};
 use minke_protocol::{
     Event, Frame, Hello, Id, InFlight, Method, Place, Refusal, ReplyData, Snapshot, encode,
 };
-use minke_record::{Actor, ErrorCode, Position};
+use minke_record::{Actor, ErrorCode, Position, SystemItem};
 use tokio::io::AsyncWriteExt;
 use tokio::net::UnixStream;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, mpsc};

@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "a helper of a test that cannot go on panics, as a test does")]
 
 mod held;
+mod references;
 mod runs;
 mod starting;
 mod storage;

@@ -70,6 +70,9 @@ impl Home {
         std::fs::write(&file, script).unwrap();
         manifest["model"] = json!({ "ref": format!("scripted/{}", file.display()) });
         let cwd = self.cwd().display().to_string();
+        let mut scope = Scope::write(cwd.clone());
+        // As whoever makes a session takes it from the manifest.
+        scope.deny = serde_json::from_value(manifest["scope"]["deny"].clone()).unwrap_or_default();
         let new = NewSession {
             session,
             version: "test".into(),
@@ -79,7 +82,7 @@ impl Home {
             workspace: cwd.clone(),
             git: None,
             manifest,
-            scope: Scope::write(cwd),
+            scope,
             mandate: None,
             metadata: None,
             parent: None,

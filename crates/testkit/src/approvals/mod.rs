@@ -437,7 +437,8 @@ impl Play {
 
     fn say(&mut self) -> Result<(), String> {
         let input = scene::said("go on");
-        self.order(Order::Run { input, attached: Ok(Vec::new()), mode: RunMode::Reject, op_id: None }).map(drop)
+        self.order(Order::Run { input, attached: Ok(Vec::new()), mode: RunMode::Reject, op_id: None })
+            .map(drop)
     }
 
     fn decision(&mut self) -> Decision {

@@ -116,7 +116,12 @@ impl Tree {
             }
             TreeOrder::Send { call_id, child, send, .. } => {
                 let input = vec![InputSegment::text(send.message.as_str())];
-                let order = Order::Run { input, attached: Ok(Vec::new()), mode: run_mode(send.mode), op_id: Some(send.op_id) };
+                let order = Order::Run {
+                    input,
+                    attached: Ok(Vec::new()),
+                    mode: run_mode(send.mode),
+                    op_id: Some(send.op_id),
+                };
                 Errand::Say(Saying { call_id, child, order, exchange: Exchange::default(), since: now })
             }
             TreeOrder::Answer { call_id, child, ask, decision, .. } => {

@@ -172,7 +172,17 @@ impl StandIn {
             }
             Order::Run { input, op_id, .. } => {
                 let id = QueueId(m.ids.next_uuid());
-                self.note(m, QueuedInput { id, segments: input, op_id, from, mode: QueueMode::Queue, attached: Vec::new() });
+                self.note(
+                    m,
+                    QueuedInput {
+                        id,
+                        segments: input,
+                        op_id,
+                        from,
+                        mode: QueueMode::Queue,
+                        attached: Vec::new(),
+                    },
+                );
                 Ok(Given::Queued(id))
             }
             Order::PodEvent { event, from: sender, from_seq } => {

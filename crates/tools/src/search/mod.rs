@@ -9,6 +9,7 @@ mod grep;
 mod ignores;
 mod keep;
 mod lines;
+mod names;
 mod walk;
 
 use std::path::{Path, PathBuf};
@@ -20,6 +21,8 @@ use minke_tool::{Running, Tool, ToolError, ToolOutput};
 
 use crate::arguments::off_the_loop;
 use walk::Stop;
+
+pub use names::{Listing, list_files};
 
 /// The most that one call puts into the context, the closing remark included.
 const CONTENT_BYTES: usize = 64 * 1024;
