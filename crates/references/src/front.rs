@@ -157,7 +157,7 @@ fn pair(line: &str) -> Option<(String, &str)> {
         None => (line.trim_end().strip_suffix(':')?, ""),
     };
     let key = key.trim();
-    let key = unquoted(key).map_or_else(|| key.to_owned(), |key| key);
+    let key = unquoted(key).unwrap_or_else(|| key.to_owned());
     let plain = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-' | '.' | ' ' | '/');
     (!key.is_empty() && key.chars().all(plain)).then_some((key, value))
 }
