@@ -11,8 +11,10 @@ use std::path::{Path, PathBuf};
 use minke_client::Home;
 use minke_exec::clone;
 use minke_manifest::{Manifest, ModelSection, Network, SandboxMode, ScopeSection};
-use minke_pod::{Moment, NewSession, Task, new_session};
-use minke_record::{Actor, InputSegment, Permission, PodName, Scope, ScopeRule, SessionId};
+use minke_pod::{Moment, NewSession, State, Task, new_session};
+use minke_record::{
+    Actor, Chain, Draft, Entry, InputSegment, Permission, PodName, Scope, ScopeRule, SessionId,
+};
 use minke_registry::Runtime;
 
 use crate::around::{Surroundings, ids, now, seed};
@@ -66,6 +68,32 @@ pub(crate) fn create(
     })
 }
 
+/// What a pod would be that is made like this, and its name: the fold of the entries that are not written.
+pub(crate) fn imagined(
+    new: &NewPod,
+    around: &Surroundings,
+    home: &Home,
+) -> Result<(State, PodName), Failure> {
+    let cwd = working_directory(new.cwd.as_deref(), around)?;
+    let mut manifest = declared(new, &cwd, around)?;
+    let declared = manifest.pod.name.take();
+    // A name that a live pod has can be asked about.
+    let name = match &new.name {
+        Some(wish) => wish.parse().map_err(Failure::usage)?,
+        None => pod_name(None, declared.as_deref(), &cwd, home)?,
+    };
+    let session = SessionId(ids().next_uuid());
+    let desk = Desk::set_up(new.place, &cwd, (home, &manifest.scope), &name, session)?;
+    let named = Named { session, name: name.clone(), manifest };
+    let written = new_session(Moment { now: now(), seed: seed() }, first(desk, named, None)?);
+    let entries: Vec<Entry> = written
+        .entries
+        .into_iter()
+        .map(|Draft { seq, ts, run, kind, .. }| Entry { seq, ts, run, more: false, kind, h: Chain::ZERO })
+        .collect();
+    Ok((State::replay(&entries), name))
+}
+
 /// A session that is to be made.
 struct Named {
     session: SessionId,
@@ -80,35 +108,39 @@ fn create_at(
     around: &Surroundings,
     home: &Home,
 ) -> Result<(SessionId, OwnedFd), Failure> {
-    let Named { session, name, manifest } = named;
-    let by = Actor::person("cli");
-    let (cwd_text, workspace) = (text(&desk.cwd)?, text(&Surroundings::workspace(&desk.cwd))?);
-    let said = serde_json::json!([manifest.to_value(), name.as_str(), cwd_text, workspace, task]).to_string();
-    without_secrets(&[&said], minke_driver::secret_variables(&manifest), around)?;
-    let task = task.map(|(segments, op_id)| Task { segments, op_id: Some(op_id), from: by.clone() });
-    let written = new_session(
-        Moment { now: now(), seed: seed() },
-        NewSession {
-            session,
-            version: env!("CARGO_PKG_VERSION").to_owned(),
-            name,
-            created_by: by,
-            scope: desk.scope,
-            cwd: cwd_text,
-            workspace,
-            git: None,
-            manifest: manifest.to_value(),
-            mandate: None,
-            metadata: None,
-            parent: None,
-            task,
-        },
-    );
+    let (session, secrets) = (named.session, minke_driver::secret_variables(&named.manifest));
+    let said =
+        serde_json::to_string(&task).map_err(|e| Failure::usage("the task cannot be written").why(e))?;
+    let first = first(desk, named, task)?;
+    let about =
+        serde_json::json!([first.manifest, first.name.as_str(), first.cwd, first.workspace]).to_string();
+    without_secrets(&[&said, &about], secrets, around)?;
+    let written = new_session(Moment { now: now(), seed: seed() }, first);
     let writer = home.store.create(session, written.entries, written.blobs)?;
     let lease = writer.into_lease().map_err(|e| {
         Failure::new(Exit::Failed, format!("cannot hand on the lease of session s_{session}")).why(e)
     })?;
     Ok((session, lease))
+}
+
+/// What the first step of a session is made from.
+fn first(desk: Desk, named: Named, task: Option<(Vec<InputSegment>, String)>) -> Result<NewSession, Failure> {
+    let by = Actor::person("cli");
+    Ok(NewSession {
+        session: named.session,
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        name: named.name,
+        created_by: by.clone(),
+        scope: desk.scope,
+        cwd: text(&desk.cwd)?,
+        workspace: text(&Surroundings::workspace(&desk.cwd))?,
+        git: None,
+        manifest: named.manifest.to_value(),
+        mandate: None,
+        metadata: None,
+        parent: None,
+        task: task.map(|(segments, op_id)| Task { segments, op_id: Some(op_id), from: by }),
+    })
 }
 
 /// Where the pod works, and what it may touch.
@@ -198,9 +230,8 @@ pub(crate) fn working_directory(wish: Option<&Path>, around: &Surroundings) -> R
     Ok(dir)
 }
 
-/// What files and command line declare. Files are named from where the person stands. The model is had once, as the pod
-/// will have it in `cwd`, so that a wrong one is refused now.
-fn manifest(new: &NewPod, cwd: &Path, around: &Surroundings) -> Result<Manifest, Failure> {
+/// What files and command line declare, with the model that they name in the form that is kept.
+fn declared(new: &NewPod, cwd: &Path, around: &Surroundings) -> Result<Manifest, Failure> {
     let mut manifest = crate::settings::declare(new, cwd, around)?.manifest;
     if let Network::Hosts(hosts) = &manifest.sandbox.network {
         minke_exec::address::HostRules::list(hosts)
@@ -216,13 +247,20 @@ fn manifest(new: &NewPod, cwd: &Path, around: &Surroundings) -> Result<Manifest,
     if nothing_is_said(&manifest.model) {
         manifest.model.reference = around.variable(MODEL_VARIABLE);
     }
+    if let Some(reference) = &manifest.model.reference {
+        manifest.model.reference = Some(minke_llm::canonical(reference, &around.cwd).map_err(unavailable)?);
+    }
+    Ok(manifest)
+}
+
+/// The same for a pod that is to be started. The model is had once, as the pod will have it in `cwd`, so that a wrong one
+/// is refused now.
+fn manifest(new: &NewPod, cwd: &Path, around: &Surroundings) -> Result<Manifest, Failure> {
+    let mut manifest = declared(new, cwd, around)?;
     if nothing_is_said(&manifest.model) {
         return Err(Failure::usage("there is no model to ask")
             .why("none is configured and none was named")
             .hint("--model PROVIDER/MODEL (`minke models` lists them), or --model scripted:demo, a built-in script"));
-    }
-    if let Some(reference) = &manifest.model.reference {
-        manifest.model.reference = Some(minke_llm::canonical(reference, &around.cwd).map_err(unavailable)?);
     }
     let around = minke_llm::Around::here(cwd, Some(around.paths()?.config));
     let resolved =

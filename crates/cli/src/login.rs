@@ -11,8 +11,8 @@ use serde_json::{Value, json};
 
 use crate::around::Surroundings;
 use crate::failure::{Exit, Failure};
-use crate::prompt::{Typed, ask_hidden};
 use crate::screen::Screen;
+use crate::typed::{Typed, ask_hidden};
 
 /// Line ends and spaces that may stand around a key.
 const SLACK: usize = 1024;

@@ -45,6 +45,7 @@ mod top;
 mod tour;
 mod transcript;
 mod trust;
+mod typed;
 mod undo;
 mod visit;
 mod wait;
@@ -130,6 +131,9 @@ enum Command {
     /// Profiles: recipes for agents, in Lua
     #[command(subcommand)]
     Profile(profile::Profile),
+    /// What a model is told first
+    #[command(subcommand)]
+    Prompt(prompt::Prompt),
     /// Where everything lies
     Paths(paths::Paths),
     /// A script served over loopback HTTP in all four wire formats, to test any client against
@@ -194,6 +198,7 @@ fn run(command: Command, around: &Surroundings, screen: &Screen) -> Result<Exit,
         Command::Policy(policy) => return policy::run(policy, around, screen),
         Command::Config(config) => return config::run(config, around, screen),
         Command::Profile(profile) => return profile::run(profile, around, screen),
+        Command::Prompt(prompt) => return prompt::run(prompt, around, screen),
         Command::Schema(schema) => return schema::run(&schema, screen),
         Command::Asks(asks) => return answer::list(&asks, around, screen),
         _ => {}
@@ -241,6 +246,7 @@ async fn talk(command: Command, around: &Surroundings, screen: &Screen) -> Resul
         | Command::Policy(_)
         | Command::Config(_)
         | Command::Profile(_)
+        | Command::Prompt(_)
         | Command::Schema(_)
         | Command::Asks(_)
         | Command::Pod(_) => Err(Failure::new(Exit::Failed, "this command does not talk to a pod")),

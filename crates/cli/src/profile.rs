@@ -6,13 +6,14 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 use minke_manifest::{Layer, LayerKind, Resolved, resolve};
-use minke_sources::{Profile as Chosen, ProfilesError, Registry};
+use minke_sources::{Profile as Chosen, ProfilesError, Registry, Shelves};
 use minke_trust::TrustStore;
 use serde_json::{Value, json};
 
 use crate::around::Surroundings;
 use crate::failure::{Exit, Failure};
 use crate::screen::Screen;
+use crate::settings::is_trusted;
 
 /// The directory of a workspace that its registry lies in.
 const OF_WORKSPACE: &str = ".minke";
@@ -159,9 +160,15 @@ fn check(selectors: &[String], around: &Surroundings, screen: &Screen) -> Result
     let registry = here(around)?;
     let all = || registry.names().map(ToString::to_string).collect();
     let selectors: Vec<String> = if selectors.is_empty() { all() } else { selectors.to_vec() };
+    let (workspace, paths) = (Surroundings::workspace(&around.cwd), around.paths()?);
+    let trusted = is_trusted(&workspace, &paths.data);
+    let shelves = Shelves { config: &paths.config, workspace: &workspace, trusted };
     let mut rows = Vec::new();
     for selector in &selectors {
-        let problem = evaluated(&registry, Some(selector), around).err().map(|error| error.to_string());
+        let problem = evaluated(&registry, Some(selector), around)
+            .and_then(|(_, resolved)| Ok(shelves.check(&resolved)?))
+            .err()
+            .map(|error| error.to_string());
         rows.push((selector, problem));
     }
     let bad = rows.iter().filter(|(_, problem)| problem.is_some()).count();

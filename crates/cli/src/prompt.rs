@@ -1,107 +1,98 @@
-//! Asking for something that is not to be seen: a line from the terminal, without its echo.
+//! `minke prompt`: what the model of a pod would be told first.
 //!
-//! Invariant: the terminal is as it was when this returns, however it returns (`a_key_that_is_typed_is_not_shown`).
+//! Here: showing it, byte for byte, with the sizes of its parts. Elsewhere: what it is made of (`driver::words`, `prompts`),
+//! what a pod is declared to be (`create`).
+//! Invariant: what is shown is what a pod is told (`what_is_shown_is_what_the_model_is_told`).
 
-use std::io::{self, BufRead, Write};
+use std::path::PathBuf;
 
-use rustix::termios::{LocalModes, OptionalActions, SpecialCodeIndex, Termios, tcgetattr, tcsetattr};
+use clap::{Args, Subcommand};
+use serde_json::{Value, json};
 
-/// What came of the question.
-pub(crate) enum Typed {
-    Line(Vec<u8>),
-    /// The person thought better of it.
-    Cancelled,
+use crate::around::Surroundings;
+use crate::create::{NewPod, imagined};
+use crate::failure::{Exit, Failure};
+use crate::held::Place;
+use crate::screen::Screen;
+
+/// How many bytes are taken for one token where nobody counts.
+const BYTES_A_TOKEN: usize = 4;
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Prompt {
+    /// The system prompt of a pod that would be started here, as its model gets it
+    Show(Show),
 }
 
-/// Asks on stderr and reads a line of at most `limit` bytes from the terminal on stdin. Keys are read one by one: in
-/// the terminal's own line mode a signal in the middle would leave it without echo, and lines end at 4,096 bytes.
-pub(crate) fn ask_hidden(question: &str, limit: usize) -> io::Result<Typed> {
-    let quiet = Quiet::begin()?;
-    io::stderr().write_all(question.as_bytes())?;
-    let typed = read_line(io::stdin().lock(), limit);
-    drop(quiet);
-    // The line break that was typed was not shown either.
-    io::stderr().write_all(b"\n")?;
-    typed
+#[derive(Debug, Args)]
+pub(crate) struct Show {
+    /// As with this profile: `default`, NAME, `builtin:NAME`, `user:NAME`, `project:NAME`, or the path of a file
+    #[arg(long, short, value_name = "SELECTOR")]
+    profile: Option<String>,
+    /// As of a pod of this name (default: the profile's or the directory's)
+    #[arg(long)]
+    name: Option<String>,
+    /// As in a pod that works there (default: here)
+    #[arg(long, value_name = "DIR")]
+    cwd: Option<PathBuf>,
+    /// As with this model
+    #[arg(long, short, value_name = "REF")]
+    model: Option<String>,
+    /// As in a pod that is started with it
+    #[arg(long = "set", value_name = "KEY=VALUE")]
+    set: Vec<String>,
+    /// As in a pod that writes nothing
+    #[arg(long)]
+    read_only: bool,
+    /// As in a pod whose commands run without a fence
+    #[arg(long)]
+    unsandboxed: bool,
 }
 
-/// A terminal that shows nothing and hands on every key; as before when dropped.
-struct Quiet {
-    before: Termios,
-}
-
-impl Quiet {
-    fn begin() -> io::Result<Quiet> {
-        let before = tcgetattr(io::stdin())?;
-        let mut modes = before.clone();
-        modes.local_modes.remove(LocalModes::ECHO | LocalModes::ICANON | LocalModes::ISIG);
-        modes.special_codes[SpecialCodeIndex::VMIN] = 1;
-        modes.special_codes[SpecialCodeIndex::VTIME] = 0;
-        // What was typed before the question was asked was not meant for it.
-        tcsetattr(io::stdin(), OptionalActions::Flush, &modes)?;
-        Ok(Quiet { before })
+pub(crate) fn run(prompt: Prompt, around: &Surroundings, screen: &Screen) -> Result<Exit, Failure> {
+    match prompt {
+        Prompt::Show(show) => run_show(show, around, screen),
     }
 }
 
-impl Drop for Quiet {
-    fn drop(&mut self) {
-        if let Err(e) = tcsetattr(io::stdin(), OptionalActions::Drain, &self.before) {
-            // A terminal that has gone needs no mending, and there is nobody to tell.
-            drop(writeln!(
-                io::stderr(),
-                "warning: the terminal could not be set back ({e}): `stty sane` does it"
-            ));
-        }
+fn run_show(show: Show, around: &Surroundings, screen: &Screen) -> Result<Exit, Failure> {
+    let new = NewPod {
+        cwd: show.cwd,
+        name: show.name,
+        model: show.model,
+        profile: show.profile,
+        set: show.set,
+        unsandboxed: show.unsandboxed,
+        place: if show.read_only { Place::ReadOnly } else { Place::default() },
+        ..NewPod::default()
+    };
+    let home = around.home()?;
+    let (state, name) = imagined(&new, around, &home)?;
+    let words = minke_driver::words_of(&state, &name, &home.paths)
+        .map_err(|e| Failure::usage(e).code("invalid_config").hint("docs/prompts.md describes assets"))?;
+    let bytes = words.prompt.len();
+    if screen.json {
+        let parts = words.parts.iter().map(
+            |part| json!({ "part": part.name, "bytes": part.text.len(), "tokens": tokens(part.text.len()) }),
+        );
+        screen.object(&json!({
+            "prompt": words.prompt,
+            "bytes": bytes,
+            "tokens": tokens(bytes),
+            "parts": parts.collect::<Value>(),
+            "loaded": words.loaded,
+            "problems": words.problems,
+        }))?;
+        return Ok(Exit::Done);
     }
+    screen.out(&words.prompt)?;
+    let parts: Vec<String> =
+        words.parts.iter().map(|part| format!("{} {}", part.name, part.text.len())).collect();
+    words.problems.iter().for_each(|problem| screen.warn(problem));
+    screen.note(&format!("{bytes} bytes, ≈ {} tokens: {}", tokens(bytes), parts.join(", ")));
+    Ok(Exit::Done)
 }
 
-fn read_line(from: impl BufRead, limit: usize) -> io::Result<Typed> {
-    // Room for everything at once: a buffer that grows leaves pieces of the key behind.
-    let mut line = Vec::with_capacity(limit);
-    for byte in from.bytes() {
-        match byte? {
-            b'\r' | b'\n' | CTRL_D => return Ok(Typed::Line(line)),
-            CTRL_C => return Ok(Typed::Cancelled),
-            CTRL_U => line.clear(),
-            BACKSPACE | DELETE => {
-                // A character may be several bytes.
-                while line.pop().is_some_and(|byte| byte & 0xc0 == 0x80) {}
-            }
-            _ if line.len() == limit => {
-                let text = format!("more than {limit} bytes were typed");
-                return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
-            }
-            byte => line.push(byte),
-        }
-    }
-    Ok(Typed::Line(line))
-}
-
-const CTRL_C: u8 = 0x03;
-const CTRL_D: u8 = 0x04;
-const CTRL_U: u8 = 0x15;
-const BACKSPACE: u8 = 0x08;
-const DELETE: u8 = 0x7f;
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn line(keys: &str) -> Option<String> {
-        match read_line(keys.as_bytes(), 10).unwrap() {
-            Typed::Line(bytes) => Some(String::from_utf8(bytes).unwrap()),
-            Typed::Cancelled => None,
-        }
-    }
-
-    #[test]
-    fn a_line_can_be_mended_and_given_up() {
-        assert_eq!(line("key\rrest").as_deref(), Some("key"));
-        assert_eq!(line("key").as_deref(), Some("key"));
-        assert_eq!(line("kee\u{7f}y\n").as_deref(), Some("key"));
-        assert_eq!(line("kä\u{8}ey\u{4}").as_deref(), Some("key"));
-        assert_eq!(line("\u{7f}wrong\u{15}key\r").as_deref(), Some("key"));
-        assert_eq!(line("ke\u{3}y\r"), None);
-        assert!(read_line("12345678901\r".as_bytes(), 10).is_err());
-    }
+fn tokens(bytes: usize) -> usize {
+    bytes.div_ceil(BYTES_A_TOKEN)
 }

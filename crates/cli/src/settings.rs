@@ -42,7 +42,7 @@ pub(crate) fn declare(new: &NewPod, cwd: &Path, around: &Surroundings) -> Result
 }
 
 /// Where trust cannot be looked up, nobody is trusted; the pod says so when it starts.
-fn is_trusted(workspace: &Path, data: &Path) -> bool {
+pub(crate) fn is_trusted(workspace: &Path, data: &Path) -> bool {
     let found = minke_trust::look(workspace);
     minke_trust::TrustStore::in_data(data).standing(&found).is_ok_and(|standing| standing.holds())
 }

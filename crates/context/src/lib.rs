@@ -5,8 +5,6 @@
 //! Invariant: the context grows only at its end, except by a recorded reset or rollback, and a request's hash is a
 //! function of the log alone (`the_same_items_give_the_same_hash`).
 
-pub mod prompts;
-
 use std::collections::BTreeMap;
 use std::sync::Arc;
 

@@ -16,7 +16,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use minke_client::{Failed, Home, Ready, ReadyLine, above};
-use minke_context::prompts::{Who, system_prompt};
 use minke_hooks::Hooks;
 use minke_llm::{Around, Cover};
 use minke_manifest::{Limits, SandboxMode, SyncMode};
@@ -62,6 +61,7 @@ use crate::signals::Signals;
 use crate::stream::Stream;
 use crate::timers::Timers;
 use crate::web;
+use crate::words::{FirstWords, Listener, WordsError, first_words};
 use crate::{Ending, PodArgs};
 
 /// The launcher has written the ticket before it starts the process.
@@ -82,6 +82,8 @@ pub(crate) enum BootError {
     Registry(#[from] RegistryError),
     #[error(transparent)]
     Rules(#[from] RulesError),
+    #[error("the pod cannot be told what it is: {0}")]
+    Words(#[from] WordsError),
     #[error("the session's log has no session_start; `minke log repair` shows what it holds")]
     NoStart,
     #[error("cannot {what} {}", path.display())]
@@ -110,7 +112,7 @@ impl BootError {
                 ErrorCode::InvalidRequest
             }
             BootError::Store(_) | BootError::NoStart | BootError::Unwritten(_) => ErrorCode::StorageFailed,
-            BootError::Rules(_) => ErrorCode::InvalidRequest,
+            BootError::Rules(_) | BootError::Words(_) => ErrorCode::InvalidRequest,
             BootError::Paths(_) | BootError::Registry(_) | BootError::Io { .. } => ErrorCode::Internal,
         };
         let hint = match self {
@@ -118,6 +120,9 @@ impl BootError {
             BootError::Unwritten(error) => format!("; {}", error.hint()),
             BootError::Rules(_) => {
                 "; `minke policy list` shows every rule; correct the file and try again".to_owned()
+            }
+            BootError::Words(_) => {
+                "; mend the asset (docs/prompts.md says where it lies) and start the pod again".to_owned()
             }
             BootError::Paths(_) | BootError::Registry(_) | BootError::NoStart | BootError::Io { .. } => {
                 String::new()
@@ -213,14 +218,16 @@ fn start(
     if let Err(e) = clear_after_fences(&runtime) {
         eprintln!("warning: something that held protected names may still lie in a workspace: {e}");
     }
-    let kit = match equip(&state, &scope, &args, tried, &hands) {
-        Ok(kit) => kit,
+    let equipped = equip(&state, &scope, &args, tried, &hands)
+        .and_then(|kit| Ok((words(&state, &scope, &kit, &hands)?, kit)));
+    let (words, kit) = match equipped {
+        Ok(equipped) => equipped,
         Err(error) => {
             let_go(scope);
             return Err(error);
         }
     };
-    let (mut driver, boot, alerts) = assemble(state, scope, outlet, (hands, kit));
+    let (mut driver, boot, alerts) = assemble(state, scope, outlet, (hands, kit, words));
     let storage = open.alerts.into_iter().map(|message| (AlertSource::Storage, message));
     match open_door(&mut driver, boot, storage.chain(alerts).collect()) {
         Ok(listener) => Ok((driver, listener)),
@@ -351,6 +358,19 @@ fn equip(
     Ok(kit)
 }
 
+/// What the model is told first.
+fn words(state: &State, scope: &ScopeLease, kit: &Kit, hands: &Hands) -> Result<FirstWords, BootError> {
+    let listener = Listener {
+        name: &scope.row().name,
+        tier: kit.tier,
+        tools: kit.tools.iter().map(|tool| tool.spec().name).collect(),
+        config: &hands.paths.config,
+        trusted: hands.papers.trusted,
+        cover: &hands.cover,
+    };
+    Ok(first_words(state, listener)?)
+}
+
 /// What a pod works with, made before it is.
 struct Hands {
     cover: Arc<Cover>,
@@ -374,7 +394,7 @@ fn assemble(
     state: State,
     scope: ScopeLease,
     outlet: Outlet,
-    (hands, kit): (Hands, Kit),
+    (hands, kit, words): (Hands, Kit, FirstWords),
 ) -> (Driver, Boot, Vec<(AlertSource, String)>) {
     let (mail, mailbox) = mpsc::channel(MAILBOX);
     let Hands {
@@ -396,11 +416,12 @@ fn assemble(
     let around = around.for_pod(scope.row().name.as_str());
     let library = library.with_references(References::new(Arc::clone(&kit.files), places));
     let mut models = Models::new(library.clone(), mail.clone());
-    let Papers { files, rules, hooks, profiles: _, notices } = papers;
+    let Papers { files, rules, hooks, profiles: _, trusted: _, notices } = papers;
     let about_hooks = hooks::around(&library, scope.row().name.as_str(), &paths, &cover);
     let about_hooks = minke_hooks::Around { commands: kit.commands.clone(), ..about_hooks };
     let hooks = Arc::new(Hooks::new(hooks, about_hooks));
-    let (mut boot, mut introduction, alerts) = boot(&state, &scope, (&around, &mut models), &kit);
+    let (mut boot, mut introduction, alerts) =
+        boot(&state, &scope, (&around, &mut models), (&kit, words.prompt));
     (boot.rules, boot.steers) = (rules.rules, Hooked::steers(&hooks));
     boot.referred = referring::waiting(&state, &library, &cover);
     introduction.notices.extend(notices);
@@ -410,6 +431,8 @@ fn assemble(
     let referring = shelf_problems(&shelf).into_iter().map(|message| (AlertSource::Pod, message));
     let mut alerts: Vec<(AlertSource, String)> =
         worker.chain(policy).chain(hooking).chain(referring).collect();
+    let project = words.problems.into_iter().chain(words.loaded);
+    alerts.extend(project.map(|message| (AlertSource::AgentsMd, message)));
     let mut hooked = Hooked::new(Arc::clone(&hooks), library.clone(), mail.clone());
     hooked.observe(&paths.state, log.head().seq + 1);
     let proxied = web::proxy(&state.manifest.sandbox.network, &scope.dir().join("proxy.sock"), &mail, &cover);
@@ -524,7 +547,7 @@ fn boot(
     state: &State,
     scope: &ScopeLease,
     (around, models): (&Around, &mut Models),
-    kit: &Kit,
+    (kit, system_prompt): (&Kit, String),
 ) -> (Boot, Introduction, Vec<String>) {
     let row = scope.row();
     let found = routes::look_up(&state.manifest.model, around, models);
@@ -543,15 +566,7 @@ fn boot(
         host: rustix::system::uname().nodename().to_string_lossy().into_owned(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
         tools,
-        system_prompt: system_prompt(&Who {
-            name: &row.name,
-            cwd: &around.cwd,
-            scope: &state.facts.about.as_ref().map(|about| about.scope.clone()).unwrap_or_default(),
-            fence: kit.tier.as_str(),
-            network: &state.manifest.sandbox.network.to_string(),
-            instruction: state.manifest.worker.instruction.as_deref(),
-            language: state.manifest.worker.language.as_deref(),
-        }),
+        system_prompt,
         route: found.route,
         no_route: found.no_route,
         fallbacks: found.fallbacks,

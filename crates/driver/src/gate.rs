@@ -24,6 +24,8 @@ pub(crate) struct Papers {
     pub(crate) hooks: minke_hooks::Loaded,
     /// The profiles that a child can be made from.
     pub(crate) profiles: Arc<Offer>,
+    /// Whether the person trusts the workspace as it is.
+    pub(crate) trusted: bool,
     /// What a client should know about the workspace.
     pub(crate) notices: Vec<String>,
 }
@@ -44,6 +46,6 @@ impl Papers {
         let hooks = hooks::load(paths, state.manifest.hooks.enabled, &found, standing.as_ref());
         let trusted = standing.as_ref().is_some_and(Standing::holds);
         let profiles = Arc::new(Registry::find(&paths.config, trusted.then_some(&found)).offer());
-        Ok(Papers { files, rules, hooks, profiles, notices })
+        Ok(Papers { files, rules, hooks, profiles, trusted, notices })
     }
 }

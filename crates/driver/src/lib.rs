@@ -38,10 +38,12 @@ mod taken;
 mod timers;
 mod web;
 mod wire;
+mod words;
 
 pub use routes::wanted;
 pub use rules::{FILE as POLICY_FILE, Loaded, MANAGED, RuleFiles, RulesError};
 pub use web::secret_variables;
+pub use words::{FirstWords, WordsError, words_of};
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;

@@ -341,6 +341,7 @@ impl<T> Field for Option<T> {
 }
 
 impl Field for u64 {}
+impl Field for String {}
 impl Field for bool {}
 impl Field for Vec<String> {}
 impl Field for BTreeMap<String, String> {}

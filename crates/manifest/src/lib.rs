@@ -42,7 +42,7 @@ use serde_json::Value;
 pub use session::{HooksSection, SessionSection, SyncMode, check_budget};
 pub use skills::SkillsSection;
 pub use web::{WebFetchSection, WebSearchSection, WebSection};
-pub use worker::{FileUploadSection, ToolOutputSection, WorkerSection};
+pub use worker::{FileUploadSection, INSTRUCTION, ToolOutputSection, WorkerSection};
 
 /// A pod's resolved configuration.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]

@@ -459,7 +459,7 @@ mod tests {
         parent.sandbox.mode = SandboxMode::ReadOnly;
         parent.sandbox.network = Network::Hosts(vec!["a.org".into(), "*.b.org".into()]);
         parent.sandbox.writable_tmp = false;
-        parent.worker.instruction = Some("Review.".to_owned());
+        parent.worker.instruction = "Review.".to_owned();
 
         let mut wished = Manifest::default();
         wished.pod.limits.depth = 20;
@@ -497,7 +497,7 @@ mod tests {
         let child = confine(wished, &parent);
         assert_eq!((child.permissions.posture, child.sandbox.network), (Some(Posture::Plan), Network::Off));
         let same = inherited(&parent);
-        assert_eq!(same.worker.instruction.as_deref(), Some("Review."));
+        assert_eq!(same.worker.instruction, "Review.");
         assert!(same.budget.is_empty() && !same.permissions.may_answer);
     }
 }

@@ -11,6 +11,8 @@ use crate::key::section;
 const OUTPUT_MOST: u64 = 64 << 10;
 /// What all references of one input may hold together.
 const UPLOAD_MOST: u64 = 4 << 20;
+/// The asset that holds the usual words.
+pub const INSTRUCTION: &str = "$minke/default";
 
 section! {
     /// How the agent works.
@@ -31,8 +33,9 @@ section! {
         top_k: Option<u64> = None, Some1, Override, Nothing, true;
         /// Texts at which the model stops.
         stop_sequences: Vec<String> = Vec::new(), List<Text>, Override, Nothing, true;
-        /// How the agent is to work, in place of the usual words.
-        instruction: Option<String> = None, Text, Override, Nothing, true;
+        /// How the agent is to work: a prompt asset (`$minke/…`, `$user/…`, `$workspace/…`), or words that do not begin
+        /// with `$`.
+        instruction: String = INSTRUCTION.to_owned(), Text, Override, Nothing, true;
     }
     besides {
         tool_output: ToolOutputSection;

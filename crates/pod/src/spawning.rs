@@ -4,6 +4,7 @@
 //! this pod knows them), the entries and the order that follow. Elsewhere: the saga itself (`driver::children`), the
 //! machine's table (`registry`), what comes back (`children`).
 
+use minke_manifest::INSTRUCTION;
 use minke_manifest::profiles::{DEFAULT, Selector, inherited};
 use minke_policy::Level;
 use minke_record::{
@@ -57,10 +58,10 @@ impl Pod {
         };
         let mut manifest = inherited(&self.state.manifest);
         if profile.is_some() {
-            manifest.worker.instruction = None;
+            manifest.worker.instruction = INSTRUCTION.to_owned();
         }
-        if spawn.instruction.is_some() {
-            manifest.worker.instruction.clone_from(&spawn.instruction);
+        if let Some(instruction) = &spawn.instruction {
+            manifest.worker.instruction.clone_from(instruction);
         }
         if self.state.facts.children.iter().any(|child| child.name == *name) {
             return Err(format!(

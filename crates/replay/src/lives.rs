@@ -4,13 +4,13 @@
 
 use std::path::Path;
 
-use minke_context::prompts::Who;
 use minke_pod::{
-    Boot, Forking, Moment, NewSession, RULES, Task, Visit, Visitor, What, fork, new_session, visit,
+    Boot, Forking, Moment, NewSession, RULES, Task, Visit, Visitor, What, fork, new_session, variables, visit,
 };
 use minke_policy::Tier;
+use minke_prompts::{Assets, Instruction, Who, outside, render};
 use minke_record::{
-    Actor, ActorKind, AskId, Kind, Opened, PodEvent, PodName, Route, SessionStart, StateWord, Text, ToolSpec,
+    Actor, ActorKind, AskId, Kind, Opened, PodEvent, PodName, Route, SessionStart, StateWord, ToolSpec,
 };
 
 use crate::ReplayError;
@@ -226,26 +226,28 @@ impl<'l> Walk<'l> {
     fn system_prompt(&self, step: LogStep<'l>, opened: &Opened) -> String {
         let facts = &self.state.facts;
         let (Some(about), Some(name)) = (&facts.about, &facts.name) else { return String::new() };
-        let network = self.state.manifest.sandbox.network.to_string();
+        let (network, given) = (self.state.manifest.sandbox.network.to_string(), self.told_then(step));
+        let instruction = self.instruction(step);
         let prompt = |name: &PodName| {
-            (self.look.recipe.system_prompt)(&Who {
+            let who = Who {
                 name,
                 cwd: Path::new(&about.cwd),
                 scope: &about.scope,
                 fence: opened.fence.as_deref().unwrap_or(Tier::D.as_str()),
                 network: &network,
-                instruction: self.state.manifest.worker.instruction.as_deref(),
+                instruction: instruction.as_deref().unwrap_or_default(),
                 language: self.state.manifest.worker.language.as_deref(),
-            })
+                project: "",
+                known: &[],
+            };
+            // What files said then, only the log knows: it stands before the boundaries and behind them.
+            let (before, behind) =
+                given.as_deref().and_then(|given| outside(given, &who)).unwrap_or_default();
+            let instruction = instruction.as_deref().unwrap_or(before);
+            (self.look.recipe.system_prompt)(&Who { instruction, project: behind, ..who })
         };
         let plain = prompt(name);
-        let life = self.look.timeline.life_from(step.at);
-        let begun = life.iter().find_map(|entry| match &entry.kind {
-            Kind::SegmentStart(segment) => Some(&segment.system_prompt),
-            _ => None,
-        });
-        let given = begun.or_else(|| self.state.segment.as_ref().map(|segment| &segment.system_prompt));
-        let Some(Text::Here(given)) = given else { return plain };
+        let Some(given) = &given else { return plain };
         if *given == plain {
             return plain;
         }
@@ -255,6 +257,29 @@ impl<'l> Walk<'l> {
             PodName::from_any(&format!("{}{suffix}", stem.trim_end_matches('-')))
         });
         numbered.map(|name| prompt(&name)).find(|prompt| prompt == given).unwrap_or(plain)
+    }
+
+    /// What the model was told in this life, or is told still.
+    fn told_then(&self, step: LogStep<'l>) -> Option<String> {
+        let life = self.look.timeline.life_from(step.at);
+        let begun = life.iter().find_map(|entry| match &entry.kind {
+            Kind::SegmentStart(segment) => Some(&segment.system_prompt),
+            _ => None,
+        });
+        let given = begun.or_else(|| self.state.segment.as_ref().map(|segment| &segment.system_prompt));
+        given.and_then(|given| self.look.blobs.text(given, step.first.seq).ok())
+    }
+
+    /// The instruction as this program renders it; `None` if a file had a say in it, or if there is no such asset any
+    /// more.
+    fn instruction(&self, step: LogStep<'l>) -> Option<String> {
+        let name = match Instruction::read(&self.state.manifest.worker.instruction).ok()? {
+            Instruction::Literal(words) => return Some(words.to_owned()),
+            Instruction::Asset(name) => name,
+        };
+        let assets = Assets::gather(&name, &mut |_| Err("only the log knows".to_owned())).ok()?;
+        let tools = self.offered(step).into_iter().map(|tool| tool.name).collect();
+        render(&name, &assets, &variables(&self.state, tools)?).ok()
     }
 }
 

@@ -2,8 +2,8 @@
 //!
 //! The real one is the default. Tests bring their own, and show that a changed one is found.
 
-use minke_context::prompts::Who;
 use minke_pod::Prepared;
+use minke_prompts::Who;
 use minke_record::ToolSpec;
 use minke_tool::Place;
 
@@ -27,7 +27,7 @@ impl Recipe<'static> {
         let mut specs: Vec<ToolSpec> = tools.iter().map(|tool| tool.spec()).collect();
         specs.sort_by(|a, b| a.name.cmp(&b.name));
         Recipe {
-            system_prompt: Box::new(minke_context::prompts::system_prompt),
+            system_prompt: Box::new(minke_prompts::system_prompt),
             tools: specs,
             prepare: Box::new(move |name, arguments, place| {
                 let tool = tools.iter().find(|tool| tool.spec().name == name)?;

@@ -9,6 +9,7 @@ use minke_trust::Why;
 use crate::SourcesError;
 use crate::config;
 use crate::places::{From, settle};
+use crate::prompts::Shelves;
 
 /// How many alerts a manifest keeps: a workspace's file may be long.
 const ALERTS: usize = 64;
@@ -71,6 +72,8 @@ pub(crate) fn declare_layers(asked: Asked<'_>, person: Option<Layer>) -> Result<
         settle(&mut layer.values, from)?;
     }
     let resolved = resolve(&layers)?;
+    let shelves = Shelves { config: asked.config, workspace: asked.workspace, trusted: asked.trusted };
+    shelves.check(&resolved)?;
     let mut manifest = resolved.manifest.clone();
     let alerts: Vec<Problem> = resolved.alerts.iter().cloned().chain(waiting).collect();
     manifest.left_out = alerts.iter().take(ALERTS).map(ToString::to_string).collect();

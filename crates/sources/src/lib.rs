@@ -2,7 +2,9 @@
 //!
 //! Here: reading `config.toml` of the person and of the workspace (`config`), changing the person's (`change`), what a
 //! relative path means (`places`), profiles and where they are registered (`profiles`, `registry`), and the one way from
-//! files and a command line to a manifest (`declare`). Elsewhere: the language of profiles (`lua`), what keys mean and how layers merge (`manifest`), files of a workspace read safely (`trust`), rule files (`driver`).
+//! files and a command line to a manifest (`declare`); prompt assets (`prompts`) and instructions of the project (`project`).
+//! Elsewhere: the language of profiles (`lua`), what keys mean and how layers merge (`manifest`), templates (`prompts`, the
+//! crate), files of a workspace read safely (`trust`), rule files (`driver`).
 //! Invariant: a layer that cannot be read whole stops the start, in every layer; to skip one that tightens would be to
 //! loosen (`a_layer_that_cannot_be_read_stops_everything`).
 
@@ -14,6 +16,8 @@ mod declare;
 mod evaluating;
 mod places;
 mod profiles;
+mod project;
+mod prompts;
 mod registry;
 mod starting;
 
@@ -23,6 +27,8 @@ pub use child::{Child, declare_child};
 pub use config::{CONFIG, OF_WORKSPACE, user, workspace};
 pub use declare::{Asked, Declared, declare};
 pub use profiles::{Profile, ProfilesError};
+pub use project::{Project, Searching, of_directory, project};
+pub use prompts::Shelves;
 pub use registry::{REGISTRY, Registry};
 pub use starting::{NewProfile, new_profile};
 

@@ -78,7 +78,7 @@ fn a_builtin_says_what_is_listed() {
         let profile = registry.load(&listed.name).unwrap_or_else(|e| panic!("{}: {e}", listed.name));
         assert_eq!(profile.description, listed.description, "{}", listed.name);
         let instruction = manifest(&profile).worker.instruction;
-        assert_eq!(instruction.is_none(), listed.name.name == "default", "{}", listed.name);
+        assert_eq!(instruction, format!("$minke/{}", listed.name.name));
     }
     let reviewer = house.chosen("reviewer").unwrap();
     assert_eq!(reviewer.scope, Some(WorkspaceScope::Read));
@@ -235,7 +235,7 @@ fn a_profile_extends_another_and_circles_are_told() {
     let resolved = resolve(std::slice::from_ref(&a.layer)).unwrap();
     let worker = &resolved.manifest.worker;
     assert_eq!((worker.max_turns, worker.max_tokens), (1, Some(5)));
-    assert!(worker.instruction.as_ref().unwrap().starts_with("You review."));
+    assert_eq!(worker.instruction, "$minke/reviewer");
     assert_eq!(resolved.manifest.permissions.rule.len(), 2, "rules come together");
     assert_eq!(
         resolved.origin("worker.max_turns").to_string(),
@@ -377,11 +377,11 @@ fn no_profile_frees_a_child() {
     assert!(free.budget.is_empty() && free.scope.is_empty());
     assert_eq!(free.pod.limits.depth, 2);
     // Files say how it works, the parent says with which model.
-    assert_eq!((free.worker.instruction.as_deref(), free.worker.max_tokens), (Some("Be free."), Some(11)));
+    assert_eq!((free.worker.instruction.as_str(), free.worker.max_tokens), ("Be free.", Some(11)));
     assert_eq!(free.model.reference.as_deref(), Some("scripted/parent"));
     let own = child("own");
     assert_eq!(own.model.reference.as_deref(), Some("scripted/own"));
-    assert_eq!(own.worker.instruction, None);
+    assert_eq!(own.worker.instruction, minke_manifest::INSTRUCTION);
     assert_eq!(own.sandbox, parent.sandbox);
 }
 

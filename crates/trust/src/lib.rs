@@ -18,6 +18,6 @@ mod words;
 pub use found::{Found, Ignored, Item, Kind, Use};
 pub use limits::{FILE_BYTES, LOOK_TIME};
 pub use look::look;
-pub use reach::{Refused, Why, read};
+pub use reach::{Beginning, Refused, Why, beginning, read};
 pub use store::{Change, How, Standing, TrustError, TrustStore, Trusted};
 pub use words::shown;

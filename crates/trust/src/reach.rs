@@ -83,6 +83,33 @@ pub struct Refused {
 /// ```
 pub fn read(workspace: &Path, file: &Path, max: u64) -> Result<Option<String>, Refused> {
     let refused = |why| Refused { path: shown(file.as_os_str().as_bytes(), LINE_CHARS), why };
+    let Some((dir, name)) = parent_of(workspace, file)? else { return Ok(None) };
+    let Some(bytes) = dir.file(&name, max).map_err(refused)? else { return Ok(None) };
+    match String::from_utf8(bytes) {
+        Ok(text) => Ok(Some(text)),
+        Err(_) => Err(refused(Why::NotText)),
+    }
+}
+
+/// The beginning of a file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Beginning {
+    pub bytes: Vec<u8>,
+    /// How many there are in all.
+    pub whole: u64,
+}
+
+/// Reads the first bytes of a file of a workspace, text or not, as safely as `read` does. For what is shown and gives no
+/// right.
+pub fn beginning(workspace: &Path, file: &Path, most: u64) -> Result<Option<Beginning>, Refused> {
+    let refused = |why| Refused { path: shown(file.as_os_str().as_bytes(), LINE_CHARS), why };
+    let Some((dir, name)) = parent_of(workspace, file)? else { return Ok(None) };
+    dir.beginning(&name, most).map_err(refused)
+}
+
+/// The directory of a file, and the file's name in it; `None` if there is no such directory.
+fn parent_of(workspace: &Path, file: &Path) -> Result<Option<(Dir, OsString)>, Refused> {
+    let refused = |why| Refused { path: shown(file.as_os_str().as_bytes(), LINE_CHARS), why };
     let mut names = Vec::new();
     for part in file.components() {
         match part {
@@ -105,11 +132,7 @@ pub fn read(workspace: &Path, file: &Path, max: u64) -> Result<Option<String>, R
             Err(why) => return Err(refused(why)),
         }
     }
-    let Some(bytes) = dir.file(name, max).map_err(refused)? else { return Ok(None) };
-    match String::from_utf8(bytes) {
-        Ok(text) => Ok(Some(text)),
-        Err(_) => Err(refused(Why::NotText)),
-    }
+    Ok(Some((dir, (*name).to_owned())))
 }
 
 /// A directory of the workspace.
@@ -206,6 +229,15 @@ impl Dir {
 
     /// The content of the regular file under a name, at most `max` bytes long.
     pub(crate) fn file(&self, name: &OsStr, max: u64) -> Result<Option<Vec<u8>>, Why> {
+        match self.beginning(name, max)? {
+            // It may have grown since its size was looked at.
+            Some(read) if read.whole > max => Err(Why::TooLong { max }),
+            read => Ok(read.map(|read| read.bytes)),
+        }
+    }
+
+    /// The first bytes of the regular file under a name.
+    fn beginning(&self, name: &OsStr, most: u64) -> Result<Option<Beginning>, Why> {
         let Some(found) = self.stat(name)? else { return Ok(None) };
         match thing(&found) {
             Thing::File => {}
@@ -215,9 +247,6 @@ impl Dir {
         }
         if device_of(&found) != self.device {
             return Err(Why::Mounted);
-        }
-        if u64::try_from(found.st_size).unwrap_or(u64::MAX) > max {
-            return Err(Why::TooLong { max });
         }
         let held = match rustix::fs::openat(&self.held, name, READ, Mode::empty()) {
             Ok(held) => held,
@@ -232,13 +261,11 @@ impl Dir {
             return Err(Why::Swapped);
         }
         let mut bytes = Vec::new();
-        let read = std::fs::File::from(held).take(max.saturating_add(1)).read_to_end(&mut bytes);
+        let read = std::fs::File::from(held).take(most.saturating_add(1)).read_to_end(&mut bytes);
         read.map_err(|e| Why::Unreadable(e.to_string()))?;
-        // It grew since.
-        if bytes.len() as u64 > max {
-            return Err(Why::TooLong { max });
-        }
-        Ok(Some(bytes))
+        let whole = u64::try_from(opened.st_size).unwrap_or(u64::MAX).max(bytes.len() as u64);
+        bytes.truncate(usize::try_from(most).unwrap_or(usize::MAX));
+        Ok(Some(Beginning { bytes, whole }))
     }
 
     /// Where a link says it leads; it is not followed.

@@ -159,3 +159,8 @@ fn every_tool_and_its_inputs_are_on_the_page_on_tools() {
         }
     }
 }
+
+#[test]
+fn the_examples_of_the_page_on_prompts_are_true() {
+    check_page("prompts.md");
+}

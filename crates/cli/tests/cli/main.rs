@@ -22,6 +22,7 @@ mod login;
 mod mock;
 mod pods;
 mod profiles;
+mod prompts;
 mod providers;
 mod pty;
 mod qa;

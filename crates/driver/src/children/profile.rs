@@ -39,8 +39,8 @@ pub(super) fn declared(paths: &Paths, mut spawning: Spawning) -> Result<Spawning
     };
     let mut manifest = declare_child(child)
         .map_err(|e| invalid(format!("profile `{}`: {}", profile.selector, chain(&e))))?;
-    if spawning.instruction.is_some() {
-        manifest.worker.instruction.clone_from(&spawning.instruction);
+    if let Some(instruction) = &spawning.instruction {
+        manifest.worker.instruction.clone_from(instruction);
     }
     spawning.manifest = manifest.to_value();
     Ok(spawning)

@@ -1,0 +1,124 @@
+//! First words: the system prompt of a pod, made from its log and from the files around it.
+//!
+//! Here: gathering what it is made of, once when a pod boots, and the same for whoever only wants to see it. Elsewhere:
+//! templates and how the parts stand (`prompts`), reading the files (`sources`), when a segment begins (`pod`).
+//! Invariant: what is shown is what a pod is told (`what_is_shown_is_what_the_model_is_told`).
+
+use std::path::Path;
+use std::sync::Arc;
+
+use minke_exec::fence::Helper;
+use minke_exec::probe::known_tier_in;
+use minke_files::Files;
+use minke_llm::{Around, CatalogError, Cover};
+use minke_manifest::SandboxMode;
+use minke_manifest::profiles::Offer;
+use minke_pod::{State, variables};
+use minke_policy::{Level, Tier, level};
+use minke_prompts::{Fitted, Known, Part, PromptError, Who, parts, project_part, system_prompt};
+use minke_record::{About, PodName};
+use minke_registry::Paths;
+use minke_sources::{Searching, Shelves, project};
+use minke_trust::{Standing, TrustStore};
+
+/// Assets that hold no words of others.
+const OWN: &str = "$minke/";
+
+/// What a model is told first.
+#[derive(Debug, Clone)]
+pub struct FirstWords {
+    pub prompt: String,
+    /// The same in its parts.
+    pub parts: Vec<Part>,
+    /// What of the project was loaded or cut, in one line.
+    pub loaded: Option<String>,
+    /// What lies there and could not be used.
+    pub problems: Vec<String>,
+}
+
+/// Why there are none.
+#[derive(Debug, thiserror::Error)]
+pub enum WordsError {
+    #[error("the session has no session_start")]
+    NoStart,
+    #[error("`worker.instruction`: {0}")]
+    Prompt(#[from] PromptError),
+    #[error("keys could not be looked for in the instruction")]
+    Unseen(#[source] CatalogError),
+}
+
+/// Who is to be told, beside what its log says.
+pub(crate) struct Listener<'a> {
+    pub(crate) name: &'a PodName,
+    pub(crate) tier: Tier,
+    /// The names of its tools.
+    pub(crate) tools: Vec<String>,
+    pub(crate) config: &'a Path,
+    pub(crate) trusted: bool,
+    /// Hides keys in what files say.
+    pub(crate) cover: &'a Cover,
+}
+
+pub(crate) fn first_words(state: &State, listener: Listener<'_>) -> Result<FirstWords, WordsError> {
+    let Some(about) = &state.facts.about else { return Err(WordsError::NoStart) };
+    let Listener { name, tier, tools, config, trusted, cover } = listener;
+    let variables = variables(state, tools).ok_or(WordsError::NoStart)?;
+    let (cwd, workspace) = (Path::new(&about.cwd), Path::new(&about.workspace));
+    let said = &state.manifest.worker.instruction;
+    let mut instruction = Shelves { config, workspace, trusted }.instruction(said, &variables)?;
+    if said.starts_with('$') && !said.starts_with(OWN) {
+        cover.hide(&mut [&mut instruction]).map_err(WordsError::Unseen)?;
+    }
+    let may_read = |path: &Path| reads(about, path);
+    let mut project = project(Searching { config, workspace, cwd, may_read: &may_read });
+    let mut texts: Vec<&mut String> = project.fitted.files.iter_mut().map(|file| &mut file.text).collect();
+    if !texts.is_empty()
+        && let Err(e) = cover.hide(&mut texts)
+    {
+        project.problems.push(format!("no project instructions: keys could not be looked for in them: {e}"));
+        project.fitted = Fitted::default();
+    }
+    let known: Vec<Known> = Vec::new();
+    let who = Who {
+        name,
+        cwd,
+        scope: &about.scope,
+        fence: tier.as_str(),
+        network: &state.manifest.sandbox.network.to_string(),
+        instruction: &instruction,
+        language: state.manifest.worker.language.as_deref(),
+        project: &project_part(&project.fitted),
+        known: &known,
+    };
+    let (prompt, parts) = (system_prompt(&who), parts(&who));
+    Ok(FirstWords { prompt, parts, loaded: project.told(), problems: project.problems })
+}
+
+/// Whether a pod may read a file by its scope.
+pub(crate) fn reads(about: &About, path: &Path) -> bool {
+    path.to_str().is_some_and(|path| level(&about.scope, path) != Level::None)
+}
+
+/// What a pod with this log and name would be told if it were started now.
+pub fn words_of(state: &State, name: &PodName, paths: &Paths) -> Result<FirstWords, WordsError> {
+    let Some(about) = &state.facts.about else { return Err(WordsError::NoStart) };
+    let (cwd, found) = (&about.cwd, minke_trust::look(Path::new(&about.workspace)));
+    let standing = TrustStore::in_data(&paths.data).standing(&found).ok();
+    let tier = match state.manifest.sandbox.mode {
+        SandboxMode::Off => Tier::Off,
+        SandboxMode::Scope | SandboxMode::ReadOnly => known_tier_in(&Helper::default(), &paths.runtime),
+    };
+    let tools = minke_tools::builtin(&minke_tools::Kit {
+        files: Arc::new(Files::none()),
+        commands: None,
+        offers_commands: tier.offers_commands(),
+        web: crate::web::settings(state.manifest.web.as_ref(), &mut Vec::new()),
+        profiles: Arc::new(Offer::unseen()),
+    });
+    let tools = tools.iter().map(|tool| tool.spec().name).collect();
+    let trusted = standing.as_ref().is_some_and(Standing::holds);
+    let around = Around::here(Path::new(cwd), Some(paths.config.clone()))
+        .with_secrets(crate::web::secret_variables(&state.manifest));
+    let cover = Cover::new(around);
+    first_words(state, Listener { name, tier, tools, config: &paths.config, trusted, cover: &cover })
+}
