@@ -1,5 +1,8 @@
 //! The embedded prompts, as somebody has read them. Changed on purpose: `MINKE_BLESS=1 cargo nextest run -p minke-prompts`.
 
+#![expect(clippy::disallowed_methods, reason = "a test reads what it compares with")]
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on ends")]
+
 use std::path::Path;
 
 use minke_prompts::{AssetName, Assets, Variables, Who, day, embedded, render, system_prompt};
@@ -30,7 +33,6 @@ fn every_embedded_prompt_is_as_it_was_looked_at() {
     for (name, _) in embedded() {
         let (text, file) = (format!("{}\n", rendered(name)), dir.join(format!("{name}.txt")));
         names.push(format!("{name}.txt"));
-        #[expect(clippy::disallowed_methods, reason = "a test reads what it compares with")]
         if std::env::var_os("MINKE_BLESS").is_some() {
             std::fs::write(&file, &text).unwrap();
         } else {

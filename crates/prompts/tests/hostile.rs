@@ -1,5 +1,8 @@
 //! Templates that want to run for ever, grow without end or learn more than they are given.
 
+#![expect(clippy::disallowed_methods, reason = "a test measures how long it takes")]
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on ends")]
+
 use std::time::{Duration, Instant};
 
 use minke_prompts::{AssetName, Assets, INSTRUCTION_BYTES, PromptError, VARIABLES, Variables, render};
