@@ -51,7 +51,7 @@ fn is_looked_at(file: &Path) -> bool {
         && !file.starts_with("crates/testkit")
 }
 
-/// A whole word of the line, whatever its case; not the name of a hidden directory.
+/// A whole word of the line, whatever its case; not the name of a hidden directory or of a text.
 pub fn name_in<'n>(line: &str, names: &'n [String]) -> Option<&'n str> {
     let line = line.to_lowercase();
     let inside = |c: char| c.is_ascii_alphanumeric();
@@ -59,8 +59,9 @@ pub fn name_in<'n>(line: &str, names: &'n [String]) -> Option<&'n str> {
         line.match_indices(*name).any(|(at, _)| {
             let before = line.get(..at).and_then(|text| text.chars().next_back());
             let after = line.get(at + name.len()..).and_then(|text| text.chars().next());
-            // A directory of that name is somebody's files, not a provider.
+            // A directory of that name is somebody's files, not a provider; so is a text.
             before != Some('.')
+                && !line.get(at + name.len()..).is_some_and(|rest| rest.starts_with(".md"))
                 && !before.is_some_and(inside)
                 && (name.ends_with('-') || !after.is_some_and(inside))
         })
