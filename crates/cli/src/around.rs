@@ -72,11 +72,19 @@ impl Surroundings {
         FileStore::new(Arc::new(RealDisk), paths.sessions())
     }
 
-    /// The nearest ancestor of a directory that holds `.minke/` or `.git`, else the directory itself.
+    /// The nearest ancestor of a directory that holds `.minke/` or `.git`, else the directory itself. Never one that holds
+    /// the whole home directory: who keeps dot files in a repository there did not mean to lend everything.
     pub(crate) fn workspace(cwd: &Path) -> PathBuf {
-        let marked = |dir: &&Path| dir.join(".minke").is_dir() || dir.join(".git").exists();
-        cwd.ancestors().find(marked).unwrap_or(cwd).to_owned()
+        let home = std::env::home_dir().and_then(|home| home.canonicalize().ok());
+        workspace_below(cwd, home.as_deref())
     }
+}
+
+fn workspace_below(cwd: &Path, home: Option<&Path>) -> PathBuf {
+    let marked = |dir: &&Path| dir.join(".minke").is_dir() || dir.join(".git").exists();
+    let too_much = |dir: &Path| home.is_some_and(|home| home.starts_with(dir));
+    let found = cwd.ancestors().take_while(|dir| *dir == cwd || !too_much(dir)).find(marked);
+    found.unwrap_or(cwd).to_owned()
 }
 
 /// How this program introduces itself to a pod.
@@ -96,4 +104,26 @@ pub(crate) fn ids() -> Ids {
 
 pub(crate) fn seed() -> u64 {
     RandomState::new().hash_one(std::process::id())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_repository_around_the_home_directory_is_no_workspace() {
+        let root = tempfile::tempdir().unwrap();
+        let home = root.path().join("home/somebody");
+        let deep = home.join("project/src/deep");
+        std::fs::create_dir_all(&deep).unwrap();
+        for place in [root.path(), &home, &home.join("project")] {
+            std::fs::create_dir(place.join(".git")).unwrap();
+        }
+        let of = |cwd: &Path| workspace_below(cwd, Some(&home));
+        assert_eq!(of(&deep), home.join("project"));
+        std::fs::remove_dir(home.join("project/.git")).unwrap();
+        assert_eq!(of(&deep), deep, "neither the home directory nor what is around it");
+        assert_eq!(of(&home), home, "who stands there has it");
+        assert_eq!(workspace_below(&deep, None), home);
+    }
 }

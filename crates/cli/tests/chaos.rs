@@ -44,7 +44,9 @@ const WAKE_AGAIN: Duration = Duration::from_secs(5);
 /// Where commands leave their marks, in the pod's own directory.
 const MARKS: &str = "marks.txt";
 /// How many are woken at the same time.
-const WAKERS: usize = 3;
+const WAKERS: usize = 6;
+/// Nobody is killed while fewer than this live: a storm over a dead tree shows nothing.
+const LIVE_AT_LEAST: usize = PODS / 2;
 
 struct Plan {
     kills: u64,
@@ -54,9 +56,9 @@ struct Plan {
 
 fn plan() -> Plan {
     if std::env::var_os("MINKE_LONG").is_some() {
-        Plan { kills: 1_000, every: Duration::from_millis(600), at_most: Duration::from_secs(1_200) }
+        Plan { kills: 1_000, every: Duration::from_millis(600), at_most: Duration::from_secs(1_800) }
     } else {
-        Plan { kills: 60, every: Duration::from_millis(300), at_most: Duration::from_secs(60) }
+        Plan { kills: 60, every: Duration::from_millis(300), at_most: Duration::from_secs(150) }
     }
 }
 
@@ -343,7 +345,10 @@ fn survive(budget: Option<u64>) {
                     };
                     match tree.wake(session) {
                         Ok(()) => drop(woken.fetch_add(1, Ordering::Relaxed)),
-                        Err(why) => *refused.lock().unwrap().entry(plain(&why)).or_default() += 1,
+                        Err(why) => {
+                            *refused.lock().unwrap().entry(plain(&why)).or_default() += 1;
+                            sleeping.lock().unwrap().insert(session);
+                        }
                     }
                 }
             });
@@ -373,7 +378,7 @@ fn survive(budget: Option<u64>) {
     print(&figures, spent);
 }
 
-/// Kills somebody at random, again and again.
+/// Kills somebody at random, again and again, as often as was planned.
 fn storm(tree: &Tree, plan: &Plan, sleeping: &Mutex<BTreeSet<SessionId>>, figures: &mut Figures) {
     let begun = Instant::now();
     let mut dice = 0x2545_f491_4f6c_dd1d_u64;
@@ -381,6 +386,10 @@ fn storm(tree: &Tree, plan: &Plan, sleeping: &Mutex<BTreeSet<SessionId>>, figure
         let next = Instant::now() + plan.every;
         let rows = tree.rows();
         let live: Vec<&Row> = rows.iter().filter(|row| row.ticket_hash.is_none()).collect();
+        if live.len() < LIVE_AT_LEAST {
+            std::thread::sleep(Duration::from_millis(5));
+            continue;
+        }
         figures.most = figures.most.max(live.len());
         dice ^= dice << 13;
         dice ^= dice >> 7;
@@ -395,6 +404,7 @@ fn storm(tree: &Tree, plan: &Plan, sleeping: &Mutex<BTreeSet<SessionId>>, figure
         }
         std::thread::sleep(next.saturating_duration_since(Instant::now()));
     }
+    assert_eq!(figures.kills, plan.kills, "the tree did not come back to life in {:?}", plan.at_most);
 }
 
 /// Everybody is woken who still has something to do and does not do it, until nobody has.

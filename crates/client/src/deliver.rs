@@ -303,6 +303,8 @@ impl DeliverError {
         match self {
             DeliverError::Store(StoreError::Held { .. }) => true,
             DeliverError::Connection(error) => error.is_nobody(),
+            // The pod above it has not noticed yet that it is gone, or has just started it.
+            DeliverError::Refused { pod: Some(_), refusal } => refusal.code == ErrorCode::AlreadyRunning,
             _ => false,
         }
     }

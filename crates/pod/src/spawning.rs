@@ -70,7 +70,7 @@ impl Pod {
         }
         let request = Scope { allow: spawn.scope.clone(), deny: Vec::new() };
         self.may_lend(&request)?;
-        self.room_for_a_child(true)?;
+        self.room_for_a_child(None)?;
         let budget = self.share(spawn.budget)?;
         let scope = minke_policy::narrow(&about.scope, &request);
         Ok(Plan { scope, cwd, profile, manifest: manifest.to_value(), budget })
@@ -94,7 +94,9 @@ impl Pod {
         })
     }
 
-    fn room_for_a_child(&self, new: bool) -> Result<(), String> {
+    /// `again`: a child that has lived before. Those that were adopted do not count: they are another's children, and wait
+    /// for it to come back.
+    fn room_for_a_child(&self, again: Option<&OpenChild>) -> Result<(), String> {
         let limits = &self.state.manifest.pod.limits;
         let depth = self.state.depth().saturating_add(1);
         if depth > limits.depth {
@@ -104,13 +106,14 @@ impl Pod {
                 limits.depth
             ));
         }
-        let live = self.state.live_children().count() as u64;
-        if live >= limits.children {
+        let own = |child: &OpenChild| child.line.is_empty();
+        let live = self.state.live_children().filter(|child| own(child)).count() as u64;
+        if again.is_none_or(own) && live >= limits.children {
             return Err(format!(
                 "{live} children live already, as many as may (pod.limits.children): wait for one, or stop one"
             ));
         }
-        if new && self.state.facts.children.len() >= REMEMBERED {
+        if again.is_none() && self.state.facts.children.len() >= REMEMBERED {
             return Err(format!("this session has spawned {REMEMBERED} pods, and remembers no more"));
         }
         Ok(())
@@ -179,7 +182,7 @@ impl Pod {
         send: Option<Sending>,
         call_id: Option<CallId>,
     ) {
-        if let Err(problem) = self.room_for_a_child(false) {
+        if let Err(problem) = self.room_for_a_child(Some(child)) {
             if let Some(id) = &call_id {
                 self.settle_call(m, id, invalid(problem.clone()));
             }
@@ -223,7 +226,7 @@ impl Pod {
         let waits = self.life.starting.contains(&session);
         if !waits && known.as_ref().is_some_and(|child| child.ended.is_none()) {
             let message = format!("pod `{}` lives already", stopped.name);
-            return Err(Refusal::new(minke_record::ErrorCode::Conflict, message));
+            return Err(Refusal::new(minke_record::ErrorCode::AlreadyRunning, message));
         }
         self.life.restoring.extend(reply.map(|reply| (session, reply)));
         if waits {

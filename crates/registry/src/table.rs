@@ -133,8 +133,10 @@ impl Table {
         if depth > lend.limits.depth {
             return Err(RegistryError::TooDeep { depth, limit: lend.limits.depth });
         }
-        let children = self.pods.iter().filter(|row| row.parent == Some(lend.lender)).count();
-        if children >= lend.limits.children {
+        // Adopted ones are another's children: they wait for it to come back.
+        let own = |line: &[SessionId]| line.first() == Some(&lend.lender);
+        let children = self.pods.iter().filter(|row| own(&row.ancestors)).count();
+        if own(&line) && children >= lend.limits.children {
             let (count, limit) = (children, lend.limits.children);
             return Err(RegistryError::TooMany { what: "children of this pod", count, limit });
         }

@@ -339,7 +339,10 @@ impl Both {
         if depth > LIMITS.depth as usize {
             return Verdict::TooDeep;
         }
-        if model.children(lender).len() >= LIMITS.children {
+        let own = |line: &[u64]| line.is_empty() || line.first() == Some(&lender);
+        let mut children = model.children(lender);
+        children.retain(|child| model.pods[child].line.first() == Some(&lender));
+        if own(line) && children.len() >= LIMITS.children {
             return Verdict::TooMany;
         }
         let mut held = scope.clone();

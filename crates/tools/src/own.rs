@@ -207,12 +207,12 @@ impl Tool for OwnTool {
     }
 }
 
-fn invalid(what: String) -> ToolError {
+pub(crate) fn invalid(what: String) -> ToolError {
     ToolError::Invalid(what)
 }
 
 /// A text that says something and fits.
-fn bounded(key: &str, text: &str, most: usize) -> Result<(), ToolError> {
+pub(crate) fn bounded(key: &str, text: &str, most: usize) -> Result<(), ToolError> {
     if text.trim().is_empty() {
         return Err(invalid(format!("`{key}` is empty: say something in it")));
     }

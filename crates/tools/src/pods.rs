@@ -17,6 +17,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::arguments::{parse, shorten};
+use crate::own::{bounded, invalid};
 
 /// A task, or a message: what a person would write, with a file's worth of details.
 const TASK_BYTES: usize = 64 * 1024;
@@ -458,22 +459,4 @@ fn one_rule(at: usize, rule: &RuleArguments, clone: bool) -> Result<ScopeRule, T
 
 fn pod_name(said: &str) -> Result<PodName, ToolError> {
     said.parse().map_err(|e| invalid(format!("`name`: {e}")))
-}
-
-fn bounded(key: &str, text: &str, most: usize) -> Result<(), ToolError> {
-    if text.trim().is_empty() {
-        return Err(invalid(format!("`{key}` is empty: say something in it")));
-    }
-    if text.contains('\0') {
-        return Err(invalid(format!("`{key}` holds a NUL character: leave it out")));
-    }
-    if text.len() > most {
-        let length = text.len();
-        return Err(invalid(format!("`{key}` has {length} bytes, at most {most} fit: say it shorter")));
-    }
-    Ok(())
-}
-
-fn invalid(what: String) -> ToolError {
-    ToolError::Invalid(what)
 }

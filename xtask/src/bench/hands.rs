@@ -1,7 +1,7 @@
 //! Figures of the hands: a command in its fence, reading and editing, searching, capturing. Each crate's own benchmark
 //! prints its figures beside its floor.
 //!
-//! Elsewhere: what is measured (`crates/{exec,tools,undo}/benches`).
+//! Elsewhere: what is measured (`crates/{exec,tools,undo,sources}/benches`).
 
 use super::figure::Figure;
 use super::home::Built;
@@ -11,7 +11,16 @@ const BENCHES: [(&str, &str); 4] =
     [("minke-exec", "fence"), ("minke-tools", "files"), ("minke-tools", "search"), ("minke-undo", "capture")];
 
 pub(crate) fn hands(_: &Built) -> Result<Vec<Figure>, String> {
-    for (package, bench) in BENCHES {
+    own(&BENCHES)
+}
+
+/// How long it takes to find out who a pod is.
+pub(crate) fn declare(_: &Built) -> Result<Vec<Figure>, String> {
+    own(&[("minke-sources", "declare")])
+}
+
+fn own(benches: &[(&str, &str)]) -> Result<Vec<Figure>, String> {
+    for (package, bench) in benches {
         println!("{package}, {bench}:");
         must(&mut cargo(&["bench", "-q", "-p", package, "--bench", bench]))?;
         println!();

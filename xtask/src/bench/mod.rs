@@ -28,7 +28,7 @@ use machine::Machine;
 /// A benchmark gives one figure or several that belong together.
 type Measure = fn(&Built) -> Result<Vec<Figure>, String>;
 
-const ALL: [(&str, Measure); 10] = [
+const ALL: [(&str, Measure); 11] = [
     ("log", log::log),
     ("ready", start::ready),
     ("first_request", start::first_request),
@@ -39,6 +39,7 @@ const ALL: [(&str, Measure); 10] = [
     ("wire", log::wire),
     ("provider", provider::provider),
     ("hands", hands::hands),
+    ("declare", hands::declare),
 ];
 
 /// Measures what is named, or everything.

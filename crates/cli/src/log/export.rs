@@ -6,7 +6,6 @@
 
 use std::fs::OpenOptions;
 use std::io::Write;
-use std::ops::ControlFlow;
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
@@ -17,7 +16,7 @@ use minke_session::ScanEnd;
 use crate::around::Surroundings;
 use crate::exec::json::message_text;
 use crate::failure::{Exit, Failure};
-use crate::log::chosen;
+use crate::log::{chosen, each_entry};
 use crate::screen::Screen;
 use crate::transcript::said;
 
@@ -59,9 +58,8 @@ pub(crate) fn run(export: &Export, around: &Surroundings, screen: &Screen) -> Re
             To::File(std::io::BufWriter::new(file), path)
         }
     };
-    let mut failed = None;
     let mut suspect = Suspects::default();
-    let end = reader.scan(0, &mut |sealed| {
+    let end = each_entry(&*reader, 0, |sealed| {
         let text = match export.format {
             Format::Jsonl => {
                 suspect.look(sealed.entry.seq, &sealed.line);
@@ -69,17 +67,8 @@ pub(crate) fn run(export: &Export, around: &Surroundings, screen: &Screen) -> Re
             }
             Format::Markdown => markdown(&sealed.entry).map(|text| mask_shapes(&text).into_owned()),
         };
-        match text.map_or(Ok(()), |text| to.write(&text)) {
-            Ok(()) => ControlFlow::Continue(()),
-            Err(failure) => {
-                failed = Some(failure);
-                ControlFlow::Break(())
-            }
-        }
+        text.map_or(Ok(()), |text| to.write(&text))
     })?;
-    if let Some(failure) = failed {
-        return Err(failure);
-    }
     to.end()?;
     suspect.tell(screen);
     match end {

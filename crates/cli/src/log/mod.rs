@@ -8,9 +8,12 @@ mod verify;
 pub(crate) use show::line;
 pub(crate) use verify::check;
 
+use std::ops::ControlFlow;
+
 use clap::Subcommand;
 use minke_client::{Home, find};
 use minke_record::SessionId;
+use minke_session::{Reader, ScanEnd, Sealed};
 
 use crate::around::Surroundings;
 use crate::failure::{Exit, Failure};
@@ -35,6 +38,23 @@ pub(crate) fn run(log: Log, around: &Surroundings, screen: &Screen) -> Result<Ex
         Log::Repair(repair) => repair::run(&repair, around, screen),
         Log::Export(export) => export::run(&export, around, screen),
     }
+}
+
+/// Gives each entry from a number on to `each`, until it fails.
+fn each_entry(
+    reader: &dyn Reader,
+    from_seq: u64,
+    mut each: impl FnMut(&Sealed) -> Result<(), Failure>,
+) -> Result<ScanEnd, Failure> {
+    let mut failed = None;
+    let end = reader.scan(from_seq, &mut |sealed| match each(&sealed) {
+        Ok(()) => ControlFlow::Continue(()),
+        Err(failure) => {
+            failed = Some(failure);
+            ControlFlow::Break(())
+        }
+    })?;
+    failed.map_or(Ok(end), Err)
 }
 
 /// The session that was named, or the newest one.

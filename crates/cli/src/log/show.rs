@@ -1,14 +1,12 @@
 //! `minke log show`: entries one by one, for people; with `--json` the lines of the log as they stand.
 
-use std::ops::ControlFlow;
-
 use clap::Args;
 use minke_record::{Entry, Item, Kind};
 use minke_session::ScanEnd;
 
 use crate::around::Surroundings;
 use crate::failure::{Exit, Failure};
-use crate::log::chosen;
+use crate::log::{chosen, each_entry};
 use crate::screen::Screen;
 use crate::transcript::said;
 
@@ -35,25 +33,14 @@ pub(crate) fn run(show: &Show, around: &Surroundings, screen: &Screen) -> Result
     let home = around.home()?;
     let session = chosen(&home, show.session.as_deref())?;
     let reader = home.store.reader(session)?;
-    let mut failed = None;
-    let end = reader.scan(show.from, &mut |sealed| {
+    let end = each_entry(&*reader, show.from, |sealed| {
         let wanted = show.kind.is_empty() || show.kind.iter().any(|kind| kind == sealed.entry.kind.name());
-        let shown = match (wanted, screen.json) {
+        match (wanted, screen.json) {
             (false, _) => Ok(()),
             (true, true) => screen.line(&sealed.line),
             (true, false) => screen.line(&line(&sealed.entry)),
-        };
-        match shown {
-            Ok(()) => ControlFlow::Continue(()),
-            Err(failure) => {
-                failed = Some(failure);
-                ControlFlow::Break(())
-            }
         }
     })?;
-    if let Some(failure) = failed {
-        return Err(failure);
-    }
     match end {
         ScanEnd::Clean { .. } | ScanEnd::Stopped => Ok(Exit::Done),
         ScanEnd::Damaged(damage) => Err(Failure::new(Exit::Failed, &damage)

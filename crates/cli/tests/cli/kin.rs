@@ -9,7 +9,7 @@ use std::process::Command;
 use serde_json::{Value, json};
 
 use crate::tree::{
-    Script, nothing_is_left, of_kind, pod, results, run_to_its_end, spawn, until, world, write_rule,
+    Script, nothing_is_left, of_kind, pod, results, run_to_its_end, three_generations, until, world,
 };
 use crate::world::{UNFENCED, World, kill};
 
@@ -26,17 +26,7 @@ fn loans(world: &World, name: &str) -> Vec<String> {
 #[test]
 fn a_pod_that_returns_has_its_children_again() {
     let world = world(&["lib/deep"]);
-    let lib = world.work().join("lib");
-    Script::default()
-        .call("boss", "SpawnPod", &spawn("mid", "divide", json!([write_rule(&lib)])))
-        .say("boss", "spawned")
-        .say("boss", "heard")
-        .say("boss", "more")
-        .call("mid", "SpawnPod", &spawn("leaf", "work", json!([write_rule(&lib.join("deep"))])))
-        .linger("mid", "divided")
-        .say("mid", "back")
-        .linger("leaf", "working")
-        .write(&world);
+    three_generations(&world).say("mid", "back").write(&world);
     run_to_its_end(&world, &[&UNFENCED[..], &["--budget", "tokens=1M"]].concat());
     until("the grandchild works", || pod(&world, "leaf"));
     kill(&pod(&world, "mid").unwrap()["pid"]);

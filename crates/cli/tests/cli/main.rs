@@ -37,5 +37,6 @@ mod tree;
 mod tree_face;
 mod trouble;
 mod trust;
+mod upward;
 mod wired;
 mod world;

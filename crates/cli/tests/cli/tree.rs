@@ -316,9 +316,9 @@ fn a_report_survives_the_parents_death() {
     );
 }
 
-#[test]
-fn a_grandchild_whose_parent_dies_is_the_grandparents() {
-    let world = world(&["lib/deep"]);
+/// Three pods one below the other; the last two stay at their work. What the middle one says when it is asked again is to
+/// be added.
+pub(crate) fn three_generations(world: &World) -> Script {
     let lib = world.work().join("lib");
     Script::default()
         .call("boss", "SpawnPod", &spawn("mid", "divide", json!([write_rule(&lib)])))
@@ -328,7 +328,12 @@ fn a_grandchild_whose_parent_dies_is_the_grandparents() {
         .call("mid", "SpawnPod", &spawn("leaf", "work", json!([write_rule(&lib.join("deep"))])))
         .linger("mid", "divided")
         .linger("leaf", "working")
-        .write(&world);
+}
+
+#[test]
+fn a_grandchild_whose_parent_dies_is_the_grandparents() {
+    let world = world(&["lib/deep"]);
+    three_generations(&world).write(&world);
     run_to_its_end(&world, &UNFENCED);
     until("the grandchild works", || pod(&world, "leaf"));
     kill(&pod(&world, "mid").unwrap()["pid"]);

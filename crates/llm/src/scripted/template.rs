@@ -1,4 +1,4 @@
-//! Values in a script's texts: `{{cwd}}`, `{{prompt}}`, `{{result}}`, `{{env.NAME}}`.
+//! Values in a script's texts: `{{cwd}}`, `{{prompt}}`, `{{result}}`, `{{ask}}`, `{{env.NAME}}`.
 //!
 //! Names are checked when the script is read, values are filled when a turn plays.
 
@@ -19,9 +19,9 @@ pub(crate) struct Values<'a> {
 /// Says which name in a text is unknown.
 pub(crate) fn check(text: &str) -> Result<(), String> {
     for name in names(text) {
-        if !matches!(name, "cwd" | "prompt" | "result") && !name.starts_with("env.") {
+        if !matches!(name, "cwd" | "prompt" | "result" | "ask") && !name.starts_with("env.") {
             return Err(format!(
-                "`{{{{{name}}}}}` stands for nothing: use {{{{cwd}}}}, {{{{prompt}}}}, {{{{result}}}} or {{{{env.NAME}}}}"
+                "`{{{{{name}}}}}` stands for nothing: use {{{{cwd}}}}, {{{{prompt}}}}, {{{{result}}}}, {{{{ask}}}} or {{{{env.NAME}}}}"
             ));
         }
     }
@@ -92,6 +92,12 @@ impl Values<'_> {
             "cwd" => Ok(self.cwd.display().to_string()),
             "prompt" => newest(|item| matches!(item, Item::Message { role: Role::User, .. }), "user message"),
             "result" => newest(|item| matches!(item, Item::ToolResult { .. }), "tool result"),
+            "ask" => {
+                let said = newest(|item| matches!(item, Item::ToolResult { .. }), "tool result")?;
+                let id = said.rsplit_once("(ask ").and_then(|(_, rest)| rest.split_once(')'));
+                id.map(|(id, _)| id.to_owned())
+                    .ok_or_else(|| format!("`{{{{ask}}}}`: no question in `{said}`"))
+            }
             _ => {
                 let variable = name.strip_prefix("env.").unwrap_or(name);
                 std::env::var(variable).map_err(|e| format!("`{{{{{name}}}}}`: {e}"))
