@@ -8,11 +8,12 @@ use minke_client::{Connection, Home, find, reach};
 use minke_protocol::{
     Event, Frame, Id, Method, Place, ReplyData, Run, RunMode, Snapshot, Status, StatusReply, Subscribe,
 };
-use minke_record::{Entry, InputSegment, Kind, Position, SessionId};
+use minke_record::{Entry, Kind, Position, SessionId};
 use tokio::sync::mpsc;
 
 use crate::around::{Surroundings, ids, introduction};
 use crate::failure::{Exit, Failure};
+use crate::referred::Here;
 use crate::screen::Screen;
 use crate::transcript::{Asides, Transcript};
 
@@ -38,6 +39,7 @@ pub(crate) async fn run(attach: Attach, around: &Surroundings, screen: &Screen) 
         transcript: Transcript::new(*screen, Asides::Together),
         screen,
         session,
+        here: Here::of(session, &home, around)?,
         at: None,
         work: Work::Running,
         waiting: 0,
@@ -98,6 +100,8 @@ struct Room<'a> {
     transcript: Transcript,
     screen: &'a Screen,
     session: SessionId,
+    /// Where what is said refers to.
+    here: Here,
     at: Option<Position>,
     work: Work,
     /// What was said and has not been answered by the pod yet.
@@ -166,7 +170,7 @@ impl Room<'_> {
             echoed.insert(op_id.clone());
         }
         self.waiting += 1;
-        let input = vec![InputSegment::text(line)];
+        let input = self.here.said(&line);
         connection.send(Method::Run(Run { input, mode: RunMode::Queue, op_id: Some(op_id) })).await?;
         Ok(())
     }

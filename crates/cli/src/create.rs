@@ -20,6 +20,7 @@ use minke_registry::Runtime;
 use crate::around::{Surroundings, ids, now, seed};
 use crate::failure::{Exit, Failure};
 use crate::held::Place;
+use crate::referred::Here;
 use crate::spoken::without_secrets;
 
 /// The model of new pods, if nobody names one.
@@ -44,6 +45,8 @@ pub(crate) struct NewPod {
     pub(crate) place: Place,
     /// The first task, and the `op_id` that it is known by.
     pub(crate) task: Option<(Vec<InputSegment>, String)>,
+    /// No word of the task refers to anything.
+    pub(crate) literal: bool,
 }
 
 /// Makes the session and keeps its lease, for the pod that is to be started.
@@ -57,10 +60,17 @@ pub(crate) fn create(
     // From here on the session says what it is called.
     let declared = manifest.pod.name.take();
     let name = pod_name(new.name.as_deref(), declared.as_deref(), &cwd, home)?;
+    let task = match new.task {
+        Some((said, op_id)) if !new.literal => {
+            let here = Here::new(&cwd, &Surroundings::workspace(&cwd), &manifest, around)?;
+            Some((here.all_said(said), op_id))
+        }
+        task => task,
+    };
     let session = SessionId(ids().next_uuid());
     let desk = Desk::set_up(new.place, &cwd, (home, &manifest.scope), &name, session)?;
     let cloned = desk.clone.clone();
-    create_at(desk, Named { session, name, manifest }, new.task, around, home).inspect_err(|_| {
+    create_at(desk, Named { session, name, manifest }, task, around, home).inspect_err(|_| {
         // What stopped it is what the person must hear of; `gc` finds what even this leaves.
         if let Some(path) = cloned {
             drop(clone::remove(&path, session));

@@ -17,6 +17,7 @@ mod fork;
 mod gc;
 mod held;
 mod hooks;
+mod init;
 mod lift;
 mod log;
 mod login;
@@ -32,11 +33,13 @@ mod profile;
 mod prompt;
 mod ps;
 mod read;
+mod referred;
 mod replay;
 mod schema;
 mod screen;
 mod send;
 mod settings;
+mod skills;
 mod spawn;
 mod spoken;
 mod stop;
@@ -134,6 +137,11 @@ enum Command {
     /// What a model is told first
     #[command(subcommand)]
     Prompt(prompt::Prompt),
+    /// Skills and workflows that an input can refer to
+    #[command(subcommand)]
+    Skills(skills::Skills),
+    /// Write commented starters for this workspace; nothing is written over
+    Init(init::Init),
     /// Where everything lies
     Paths(paths::Paths),
     /// A script served over loopback HTTP in all four wire formats, to test any client against
@@ -199,6 +207,8 @@ fn run(command: Command, around: &Surroundings, screen: &Screen) -> Result<Exit,
         Command::Config(config) => return config::run(config, around, screen),
         Command::Profile(profile) => return profile::run(profile, around, screen),
         Command::Prompt(prompt) => return prompt::run(prompt, around, screen),
+        Command::Skills(skills) => return skills::run(&skills, around, screen),
+        Command::Init(init) => return init::run(&init, around, screen),
         Command::Schema(schema) => return schema::run(&schema, screen),
         Command::Asks(asks) => return answer::list(&asks, around, screen),
         _ => {}
@@ -247,6 +257,8 @@ async fn talk(command: Command, around: &Surroundings, screen: &Screen) -> Resul
         | Command::Config(_)
         | Command::Profile(_)
         | Command::Prompt(_)
+        | Command::Skills(_)
+        | Command::Init(_)
         | Command::Schema(_)
         | Command::Asks(_)
         | Command::Pod(_) => Err(Failure::new(Exit::Failed, "this command does not talk to a pod")),

@@ -11,6 +11,7 @@ use crate::around::{Surroundings, ids, introduction, seed};
 use crate::exec::read_stdin;
 use crate::failure::{Exit, Failure};
 use crate::held::make_way;
+use crate::referred::Here;
 use crate::screen::Screen;
 use crate::spoken::without_secrets;
 use crate::visit::queue_step;
@@ -24,6 +25,9 @@ pub(crate) struct Send {
     /// What happens to it while a run is going on
     #[arg(long, value_enum, default_value_t)]
     mode: Mode,
+    /// Take the text as it is: no `@path`, `#knowledge` or `/skill` in it refers to anything
+    #[arg(long)]
+    literal: bool,
     /// The same id twice is acted on once
     #[arg(long, value_name = "ID")]
     op_id: Option<String>,
@@ -45,7 +49,7 @@ enum Mode {
 impl Send {
     /// What waits for the end of the run.
     pub(crate) fn queue(name: String, text: String) -> Send {
-        Send { name, text, mode: Mode::Queue, op_id: None }
+        Send { name, text, mode: Mode::Queue, literal: false, op_id: None }
     }
 }
 
@@ -58,11 +62,14 @@ pub(crate) async fn run(send: Send, around: &Surroundings, screen: &Screen) -> R
     let home = around.home()?;
     let session = find(&home, &send.name)?.session;
     make_way(&home, session).await?;
-    let content = if text.len() > TEXT_BYTES {
-        // Too long for a frame, perhaps: the blob goes first, and the message names it.
-        Text::Blob(home.store.put_blob(session, text.into_bytes())?)
+    let input = if text.len() > TEXT_BYTES {
+        // Too long for a frame, perhaps: the blob goes first, and the message names it. Nobody refers in so long a text.
+        let content = Text::Blob(home.store.put_blob(session, text.into_bytes())?);
+        vec![InputSegment::Text { content }]
+    } else if send.literal {
+        vec![InputSegment::text(text)]
     } else {
-        Text::Here(text)
+        Here::of(session, &home, around)?.said(&text)
     };
     let mode = match send.mode {
         Mode::Queue => RunMode::Queue,
@@ -71,7 +78,6 @@ pub(crate) async fn run(send: Send, around: &Surroundings, screen: &Screen) -> R
         Mode::Reject => RunMode::Reject,
     };
     let op_id = send.op_id.unwrap_or_else(|| ids().next_uuid().to_string());
-    let input = vec![InputSegment::Text { content }];
     // Whatever the mode, a session that sleeps has no run to wait for.
     let visit = queue_step(input.clone(), Some(op_id.clone()), Actor::person("cli"), seed());
     let delivery = Delivery {

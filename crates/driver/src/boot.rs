@@ -33,6 +33,7 @@ use tokio::net::UnixListener;
 use tokio::sync::mpsc;
 
 use crate::answers::Introduction;
+use crate::bounded::Bounds;
 use crate::calls::{Calls, Toolbox};
 use crate::captures::Captures;
 use crate::carrying::chain;
@@ -447,6 +448,10 @@ fn assemble(
         clients: vec![captures.undo()],
         files: Arc::clone(&kit.files),
         hooks,
+        bounds: Bounds {
+            section: state.manifest.worker.tool_output.clone(),
+            output: scope.dir().join("output"),
+        },
     };
     let stream = Arc::clone(outlet.stream());
     let children = Children::new(Reach {

@@ -26,6 +26,7 @@ use tokio::sync::mpsc;
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::timeout;
 
+use crate::bounded::Bounds;
 use crate::library::Library;
 use crate::mail::{Mail, TaskId};
 use crate::noticed::Noticed;
@@ -38,6 +39,8 @@ pub(crate) struct Toolbox {
     pub(crate) files: Arc<Files>,
     /// Those who give variables to commands.
     pub(crate) hooks: Arc<Hooks>,
+    /// How much the model is given of a result.
+    pub(crate) bounds: Bounds,
 }
 
 pub(crate) struct Calls {
@@ -48,6 +51,7 @@ pub(crate) struct Calls {
     place: Arc<Place>,
     files: Arc<Files>,
     hooks: Arc<Hooks>,
+    bounds: Arc<Bounds>,
     cover: Arc<Cover>,
     tasks: JoinSet<()>,
     running: HashMap<CallId, (TaskId, AbortHandle)>,
@@ -72,6 +76,7 @@ impl Calls {
             clients: Arc::new(toolbox.clients),
             files: toolbox.files,
             hooks: toolbox.hooks,
+            bounds: Arc::new(toolbox.bounds),
             place: Arc::new(place),
             cover,
             tasks: JoinSet::new(),
@@ -113,6 +118,7 @@ impl Calls {
             };
             let ended = hand.covered(ended).await;
             hand.notice(&ended, &tool).await;
+            let ended = hand.bounded(ended, tool).await;
             hand.tell(Mail::CallEnded { task: hand.task, call_id: hand.call_id.clone(), ended }).await;
         });
     }
@@ -157,6 +163,7 @@ impl Calls {
             place: Arc::clone(&self.place),
             files: Arc::clone(&self.files),
             hooks: Arc::clone(&self.hooks),
+            bounds: Arc::clone(&self.bounds),
             cover: Arc::clone(&self.cover),
             library: self.library.clone(),
             mail: self.mail.clone(),
@@ -185,6 +192,7 @@ struct Hand {
     place: Arc<Place>,
     files: Arc<Files>,
     hooks: Arc<Hooks>,
+    bounds: Arc<Bounds>,
     cover: Arc<Cover>,
     library: Library,
     mail: mpsc::Sender<Mail>,
@@ -343,6 +351,22 @@ impl Hand {
         };
         // What was done is done; what it said may hold a key.
         covered.unwrap_or_else(|message| CallEnd::Failed { message })
+    }
+
+    /// What the model is given of it.
+    async fn bounded(&self, ended: CallEnd, tool: String) -> CallEnd {
+        let (bounds, call_id) = (Arc::clone(&self.bounds), self.call_id.clone());
+        match ended {
+            CallEnd::Done(said) if bounds.are_crossed(&tool, &said) => {
+                let cut = move |library: &Library| bounds.cut(library, &call_id, &tool, said);
+                CallEnd::Done(self.library.off_loop(cut).await)
+            }
+            CallEnd::TimedOut { after_ms, said: Some(said) } if bounds.are_crossed(&tool, &said) => {
+                let cut = move |library: &Library| bounds.cut(library, &call_id, &tool, said);
+                CallEnd::TimedOut { after_ms, said: Some(self.library.off_loop(cut).await) }
+            }
+            ended => ended,
+        }
     }
 
     /// Tells of what looks like a key in what the call came to.
@@ -526,7 +550,8 @@ mod tests {
             scripts: "nowhere".into(),
         };
         let hooks = Arc::new(Hooks::new(minke_hooks::Loaded::default(), around));
-        let toolbox = Toolbox { offered: vec![Arc::new(Breaks)], clients: Vec::new(), files, hooks };
+        let bounds = Bounds { section: Default::default(), output: "nowhere".into() };
+        let toolbox = Toolbox { offered: vec![Arc::new(Breaks)], clients: Vec::new(), files, hooks, bounds };
         (Calls::new(toolbox, place, Arc::new(cover), library, mail), mailbox)
     }
 

@@ -5,6 +5,7 @@
 
 mod answers;
 mod boot;
+mod bounded;
 mod calls;
 mod captures;
 mod carrying;

@@ -27,7 +27,10 @@ pub(crate) fn restore(state: &State, library: &Library, output: &Path) {
 fn restore_one(library: &Library, blob: &str, path: &Path) -> Result<(), String> {
     let reader = library.reader().map_err(|e| e.to_string())?;
     let content = reader.blob(blob, 0, FILE_BYTES).map_err(|e| e.to_string())?;
-    let mut file =
-        OpenOptions::new().write(true).create_new(true).mode(0o600).open(path).map_err(|e| e.to_string())?;
-    file.write_all(&content).map_err(|e| e.to_string())
+    put(path, &content).map_err(|e| e.to_string())
+}
+
+/// Writes a new file.
+pub(crate) fn put(path: &Path, content: &[u8]) -> std::io::Result<()> {
+    OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?.write_all(content)
 }

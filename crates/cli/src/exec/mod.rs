@@ -21,6 +21,7 @@ use crate::around::{Surroundings, ids, introduction, seed};
 use crate::create::{NewPod, create, working_directory};
 use crate::failure::{Exit, Failure};
 use crate::held::{self, Choice, Held, Place};
+use crate::referred::Here;
 use crate::screen::Screen;
 use crate::spoken::without_secrets;
 use crate::visit::{newest, queue_step, step};
@@ -80,6 +81,9 @@ pub(crate) struct Exec {
     /// Go on with the newest session of this directory
     #[arg(long, conflicts_with_all = ["profile", "cwd", "name", "set", "posture", "unsandboxed", "lift", "budget", "read_only", "clone"])]
     last: bool,
+    /// Take the prompt as it is: no `@path`, `#knowledge` or `/skill` in it refers to anything
+    #[arg(long)]
+    literal: bool,
     /// Write the model's last message to this file
     #[arg(long, value_name = "FILE")]
     output_last_message: Option<PathBuf>,
@@ -209,6 +213,7 @@ async fn begin(
         budget: exec.budget.clone(),
         place,
         task: Some((vec![InputSegment::text(prompt)], op_id.clone())),
+        literal: exec.literal,
     };
     let (session, lease) = create(new, around, home)?;
     let launched = launch(&home.paths, session, lease).await?;
@@ -238,7 +243,11 @@ async fn go_on(
     };
     let op_id = ids().next_uuid().to_string();
     without_secrets(&[&prompt], Vec::new(), around)?;
-    let segments = vec![InputSegment::text(prompt)];
+    let segments = if exec.literal {
+        vec![InputSegment::text(prompt)]
+    } else {
+        Here::of(session, home, around)?.said(&prompt)
+    };
     let step = queue_step(segments, Some(op_id.clone()), Actor::person("exec"), seed());
     let (launched, since) = minke_client::wake(home, session, &*step).await?;
     Ok(Begun { session, launched, since, which: Which::Input { op_id } })

@@ -103,6 +103,7 @@ impl Watch<'_> {
             look: None,
             still_at: None,
             queued: None,
+            unread: None,
         };
         let ending = watching.run(signals).await;
         let Watching { watch, seen, .. } = watching;
@@ -130,6 +131,8 @@ struct Watching<'a> {
     still_at: Option<u64>,
     /// Our input, as it waits in the queue.
     queued: Option<QueueId>,
+    /// Why an input could not be read.
+    unread: Option<String>,
 }
 
 enum Voice {
@@ -333,6 +336,20 @@ impl Watching<'_> {
             (Which::Input { op_id }, Kind::QueuedInput(input)) if input.op_id.as_ref() == Some(op_id) => {
                 self.queued = Some(input.id);
                 Ok(())
+            }
+            (_, Kind::Alert(alert)) if alert.message.starts_with(minke_pod::UNREAD) => {
+                self.unread = alert.message.strip_prefix(minke_pod::UNREAD).map(ToOwned::to_owned);
+                Ok(())
+            }
+            (_, Kind::Dequeued(gone))
+                if Some(gone.id) == self.queued
+                    && gone.why == DequeueReason::Removed
+                    && self.unread.is_some() =>
+            {
+                Err(Failure::usage("no run began: what the input refers to cannot be read")
+                    .code("invalid_request")
+                    .why(self.unread.take().unwrap_or_default())
+                    .hint("`--literal` takes the text as it is"))
             }
             (_, Kind::Dequeued(gone))
                 if Some(gone.id) == self.queued && gone.why == DequeueReason::Removed =>

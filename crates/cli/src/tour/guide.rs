@@ -175,6 +175,7 @@ async fn start(place: &Place, around: &Surroundings, home: &Home) -> Result<(Ses
         name: Some("tour".to_owned()),
         model: Some(format!("scripted:{}", place.script.display())),
         task: Some((vec![InputSegment::text(task)], ids().next_uuid().to_string())),
+        literal: true,
         ..NewPod::default()
     };
     let (session, lease) = create(new, around, home)?;

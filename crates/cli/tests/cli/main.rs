@@ -26,6 +26,7 @@ mod prompts;
 mod providers;
 mod pty;
 mod qa;
+mod references;
 mod replay;
 mod repository;
 mod secrets;
