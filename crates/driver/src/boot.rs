@@ -23,7 +23,7 @@ use minke_pod::{Boot, Pod, State, What};
 use minke_policy::Tier;
 use minke_protocol::limits::ALERTS;
 use minke_record::{About, AlertLevel, AlertSource, ErrorCode, PodName, SessionId, ToolSpec};
-use minke_references::{Level, Places, References, Shelf};
+use minke_references::{Places, References, Shelf};
 use minke_registry::{
     Paths, PathsError, RegistryError, Row, Runtime, ScopeLease, SocketPath, TableLimits, Ticket,
 };
@@ -194,7 +194,7 @@ fn start(
     let around = Around::here(&about.cwd, Some(args.paths.config.clone()))
         .with_secrets(web::secret_variables(&state.manifest));
     let papers = Papers::look(&state, &about, &args.paths)?;
-    let places = places(&state, &about, &args.paths);
+    let places = referring::places(&state, &about, &args.paths);
     let mut hands = Hands {
         log: Log::new(open.writer, state.manifest.session.durability == SyncMode::Lazy)
             .map_err(BootError::io("start", "the thread that syncs"))?,
@@ -239,19 +239,6 @@ fn start(
             drop(log);
             Err(error)
         }
-    }
-}
-
-/// Where inputs of this session refer to.
-fn places(state: &State, about: &About, paths: &Paths) -> Places {
-    let max_bytes = state.manifest.worker.file_upload.max_bytes;
-    Places {
-        cwd: PathBuf::from(&about.cwd),
-        workspace: PathBuf::from(&about.workspace),
-        config: paths.config.clone(),
-        data: paths.data.clone(),
-        directories: state.manifest.skills.directories.iter().map(PathBuf::from).collect(),
-        max_bytes: usize::try_from(max_bytes).unwrap_or(usize::MAX),
     }
 }
 
@@ -341,8 +328,6 @@ fn equip(
         (SandboxMode::Off, Some(_)) => Tier::Off,
         (SandboxMode::Off | SandboxMode::Scope | SandboxMode::ReadOnly, _) => found,
     };
-    let outside = hands.shelf.skills.iter().filter(|skill| skill.level != Level::Project);
-    let skills: Vec<PathBuf> = outside.map(|skill| skill.dir.clone()).collect();
     let kit = Kit::make(Making {
         session: args.session,
         scope: &hands.place.scope,
@@ -353,7 +338,7 @@ fn equip(
         tier,
         helper: args.helper.clone().unwrap_or_default(),
         profiles: &hands.papers.profiles,
-        skills: &skills,
+        skills: &hands.shelf.skills,
     });
     outputs::restore(state, &hands.library, &dirs.output);
     Ok(kit)
@@ -367,6 +352,7 @@ fn words(state: &State, scope: &ScopeLease, kit: &Kit, hands: &Hands) -> Result<
         tools: kit.tools.iter().map(|tool| tool.spec().name).collect(),
         config: &hands.paths.config,
         trusted: hands.papers.trusted,
+        shelf: &hands.shelf,
         cover: &hands.cover,
     };
     Ok(first_words(state, listener)?)

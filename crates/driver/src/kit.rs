@@ -17,8 +17,11 @@ use minke_manifest::profiles::Offer;
 use minke_manifest::{Manifest, SandboxMode};
 use minke_policy::{Level, Tier};
 use minke_record::{Permission, Scope, ScopeRule, SessionId};
+use minke_references::Skill;
 use minke_registry::{OwnDirs, Paths};
 use minke_tool::Tool;
+
+use crate::words::reaches;
 
 /// Where commands in a fence that can move it see the pod's own temporary directory.
 const SHOWN_TMP: &str = "/tmp";
@@ -39,8 +42,7 @@ pub(crate) struct Making<'a> {
     pub(crate) helper: Helper,
     /// The profiles that a child can be made from.
     pub(crate) profiles: &'a Arc<Offer>,
-    /// Skills that lie outside of the workspace.
-    pub(crate) skills: &'a [PathBuf],
+    pub(crate) skills: &'a [Skill],
 }
 
 pub(crate) struct Kit {
@@ -136,16 +138,12 @@ fn files_config(making: &Making<'_>) -> FilesConfig {
     }
 }
 
-/// Directories of skills that the scope does not reach: they are read all the same, unless the scope denies it.
+/// Directories of skills that the scope does not reach, and that are read all the same.
 fn beside(making: &Making<'_>) -> Vec<PathBuf> {
-    let Scope { deny, .. } = making.scope;
     let reached = |dir: &Path| minke_policy::level(making.scope, &dir.to_string_lossy()) >= Level::Read;
-    let denied = |dir: &Path| {
-        let over =
-            |rule: &ScopeRule| dir.starts_with(&rule.target) || Path::new(&rule.target).starts_with(dir);
-        deny.iter().any(|rule| rule.permission == Permission::Read && over(rule))
-    };
-    making.skills.iter().filter(|dir| !reached(dir) && !denied(dir)).cloned().collect()
+    let outside = making.skills.iter().filter(|skill| skill.level != minke_references::Level::Project);
+    let usable = outside.filter(|skill| reaches(making.scope, skill) && !reached(&skill.dir));
+    usable.map(|skill| skill.dir.clone()).collect()
 }
 
 fn read_rule(dir: &Path) -> ScopeRule {

@@ -4,11 +4,15 @@
 //! what can be referred to (`references`), where it goes then (`pod`).
 //! Invariant: nothing of an input that cannot be read whole is in the log (`a_bad_reference_leaves_nothing`).
 
+use std::path::PathBuf;
+
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use minke_llm::Cover;
 use minke_pod::{Referred, State};
-use minke_record::{ImageSource, InputSegment, QueueId, SystemItem, Text, unread};
+use minke_record::{About, ImageSource, InputSegment, QueueId, SystemItem, Text, unread};
+use minke_references::Places;
+use minke_registry::Paths;
 
 use crate::clients::reading::Door;
 use crate::library::Library;
@@ -33,6 +37,19 @@ impl Door {
             self.guard.noticed.look(item.body.here().unwrap_or_default(), "what you referred to").await;
         }
         Ok(attached)
+    }
+}
+
+/// Where inputs of this session refer to.
+pub(crate) fn places(state: &State, about: &About, paths: &Paths) -> Places {
+    let max_bytes = state.manifest.worker.file_upload.max_bytes;
+    Places {
+        cwd: PathBuf::from(&about.cwd),
+        workspace: PathBuf::from(&about.workspace),
+        config: paths.config.clone(),
+        data: paths.data.clone(),
+        directories: state.manifest.skills.directories.iter().map(PathBuf::from).collect(),
+        max_bytes: usize::try_from(max_bytes).unwrap_or(usize::MAX),
     }
 }
 

@@ -16,13 +16,16 @@ use minke_manifest::profiles::Offer;
 use minke_pod::{State, variables};
 use minke_policy::{Level, Tier, level};
 use minke_prompts::{Fitted, Known, Part, PromptError, Who, parts, project_part, system_prompt};
-use minke_record::{About, PodName};
+use minke_record::{About, Permission, PodName, Scope, ScopeRule};
+use minke_references::{Shelf, Skill};
 use minke_registry::Paths;
 use minke_sources::{Searching, Shelves, project};
 use minke_trust::{Standing, TrustStore};
 
 /// Assets that hold no words of others.
 const OWN: &str = "$minke/";
+/// The most of one description that a model is told of in short.
+const KNOWN_CHARS: usize = 240;
 
 /// What a model is told first.
 #[derive(Debug, Clone)]
@@ -55,13 +58,15 @@ pub(crate) struct Listener<'a> {
     pub(crate) tools: Vec<String>,
     pub(crate) config: &'a Path,
     pub(crate) trusted: bool,
+    /// Skills and workflows.
+    pub(crate) shelf: &'a Shelf,
     /// Hides keys in what files say.
     pub(crate) cover: &'a Cover,
 }
 
 pub(crate) fn first_words(state: &State, listener: Listener<'_>) -> Result<FirstWords, WordsError> {
     let Some(about) = &state.facts.about else { return Err(WordsError::NoStart) };
-    let Listener { name, tier, tools, config, trusted, cover } = listener;
+    let Listener { name, tier, tools, config, trusted, shelf, cover } = listener;
     let variables = variables(state, tools).ok_or(WordsError::NoStart)?;
     let (cwd, workspace) = (Path::new(&about.cwd), Path::new(&about.workspace));
     let said = &state.manifest.worker.instruction;
@@ -78,7 +83,10 @@ pub(crate) fn first_words(state: &State, listener: Listener<'_>) -> Result<First
         project.problems.push(format!("no project instructions: keys could not be looked for in them: {e}"));
         project.fitted = Fitted::default();
     }
-    let known: Vec<Known> = Vec::new();
+    let known = known(shelf, about, cover).unwrap_or_else(|e| {
+        project.problems.push(format!("no skill is shown: keys could not be looked for in them: {e}"));
+        Vec::new()
+    });
     let who = Who {
         name,
         cwd,
@@ -92,6 +100,40 @@ pub(crate) fn first_words(state: &State, listener: Listener<'_>) -> Result<First
     };
     let (prompt, parts) = (system_prompt(&who), parts(&who));
     Ok(FirstWords { prompt, parts, loaded: project.told(), problems: project.problems })
+}
+
+/// What the model can use when it needs it, each with the file that it then reads.
+fn known(shelf: &Shelf, about: &About, cover: &Cover) -> Result<Vec<Known>, CatalogError> {
+    let short = |text: &str| match text.char_indices().nth(KNOWN_CHARS) {
+        Some((end, _)) => format!("{}…", text.get(..end).unwrap_or_default()),
+        None => text.to_owned(),
+    };
+    let one = |kind, name: &str, description: &str, path: &Path| Known {
+        kind,
+        name: name.to_owned(),
+        description: format!("{} (to use it, read {})", short(description), path.display()),
+    };
+    let skills = shelf.skills.iter().filter(|skill| reaches(&about.scope, skill));
+    let workflows = shelf.workflows.iter().filter(|flow| flow.model_invocable && reads(about, &flow.path));
+    let mut known: Vec<Known> = skills
+        .map(|skill| one("skill", &skill.name, &skill.description, &skill.file()))
+        .chain(workflows.map(|flow| one("workflow", &flow.slug, &flow.description, &flow.path)))
+        .collect();
+    let mut texts: Vec<&mut String> = known.iter_mut().map(|known| &mut known.description).collect();
+    if !texts.is_empty() {
+        cover.hide(&mut texts)?;
+    }
+    Ok(known)
+}
+
+/// Whether a pod with this scope may read a skill: one that lies outside of the workspace unless it is denied.
+pub(crate) fn reaches(scope: &Scope, skill: &Skill) -> bool {
+    let reached = skill.dir.to_str().is_some_and(|dir| level(scope, dir) != Level::None);
+    let over = |rule: &ScopeRule| {
+        skill.dir.starts_with(&rule.target) || Path::new(&rule.target).starts_with(&skill.dir)
+    };
+    let denied = || scope.deny.iter().any(|rule| rule.permission == Permission::Read && over(rule));
+    reached || (skill.level != minke_references::Level::Project && !denied())
 }
 
 /// Whether a pod may read a file by its scope.
@@ -120,5 +162,7 @@ pub fn words_of(state: &State, name: &PodName, paths: &Paths) -> Result<FirstWor
     let around = Around::here(Path::new(cwd), Some(paths.config.clone()))
         .with_secrets(crate::web::secret_variables(&state.manifest));
     let cover = Cover::new(around);
-    first_words(state, Listener { name, tier, tools, config: &paths.config, trusted, cover: &cover })
+    let shelf = crate::referring::places(state, about, paths).shelf();
+    let config = &paths.config;
+    first_words(state, Listener { name, tier, tools, config, trusted, shelf: &shelf, cover: &cover })
 }

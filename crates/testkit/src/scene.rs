@@ -1,10 +1,11 @@
 //! What is there before a story begins: the session's first step, what its process knows, and the words for inputs.
 
 use minke_manifest::Manifest;
-use minke_pod::{Boot, Cost, Forking, Moment, NewSession, Task, Visitor, Written, new_session};
+use minke_pod::{Boot, Cost, Forking, Moment, NewSession, Referred, Task, Visitor, Written, new_session};
 use minke_policy::{RuleSet, Tier};
 use minke_record::{
     Actor, ChildOutcome, ForkedFrom, InputSegment, Millis, Parent, PodEvent, Route, Scope, SessionId,
+    SystemItem, SystemKind,
 };
 use uuid::Uuid;
 
@@ -23,9 +24,43 @@ pub(crate) const FORK: SessionId = SessionId(Uuid::from_u128(0x0197_0000_0000_70
 pub const SYSTEM_PROMPT: &str = "You are in a story.";
 const VERSION: &str = "0.0.0";
 
-/// What somebody says, as one text.
+/// What somebody says: a text, and behind it the files that its words with an `@` refer to.
 pub(crate) fn said(text: &str) -> Vec<InputSegment> {
-    vec![InputSegment::text(text)]
+    let (files, words): (Vec<&str>, Vec<&str>) =
+        text.split(' ').partition(|word| word.len() > 1 && word.starts_with('@'));
+    let mut segments = vec![InputSegment::text(words.join(" "))];
+    let path = |word: &str| word.trim_start_matches('@').to_owned();
+    segments.extend(files.iter().map(|word| InputSegment::FileRef { path: path(word) }));
+    segments
+}
+
+/// What an input refers to, as a driver would read it; in a story there is every file but `missing`.
+pub(crate) fn read(input: &[InputSegment]) -> Result<Vec<SystemItem>, String> {
+    let files = input.iter().filter_map(|segment| match segment {
+        InputSegment::FileRef { path } => Some(path),
+        _ => None,
+    });
+    files
+        .map(|path| match path.as_str() {
+            "missing" => Err("there is no file `missing`".to_owned()),
+            path => Ok(SystemItem {
+                kind: SystemKind::FileAttachment,
+                cause: Some(serde_json::json!({ "path": path })),
+                body: format!("content of {path}").into(),
+            }),
+        })
+        .collect()
+}
+
+/// What inputs refer to that wait and were not read.
+pub(crate) fn referred(state: &minke_pod::State) -> Vec<(minke_record::QueueId, Result<Referred, String>)> {
+    let waiting =
+        state.facts.queue.iter().filter(|queued| minke_record::unread(&queued.segments, &queued.attached));
+    let read = |queued: &minke_record::Queued| {
+        let input = queued.segments.clone();
+        read(&input).map(|attached| Referred { input, attached })
+    };
+    waiting.map(|queued| (queued.id, read(queued))).collect()
 }
 
 fn manifest(scene: &Setting) -> Manifest {

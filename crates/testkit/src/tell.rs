@@ -112,9 +112,10 @@ impl<'a> Telling<'a> {
         match &line.does {
             Does::User { mode, op, text } => {
                 let op_id = op.clone().unwrap_or_else(|| format!("line {}", line.number));
+                let input = crate::scene::said(text);
                 self.order(Order::Run {
-                    input: crate::scene::said(text),
-                    attached: Ok(Vec::new()),
+                    attached: crate::scene::read(&input),
+                    input,
                     mode: run_mode(*mode),
                     op_id: Some(op_id),
                 })

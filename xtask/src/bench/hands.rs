@@ -1,14 +1,19 @@
 //! Figures of the hands: a command in its fence, reading and editing, searching, capturing. Each crate's own benchmark
 //! prints its figures beside its floor.
 //!
-//! Elsewhere: what is measured (`crates/{exec,tools,undo,sources}/benches`).
+//! Elsewhere: what is measured (`crates/{exec,tools,undo,references,sources}/benches`).
 
 use super::figure::Figure;
 use super::home::Built;
 use crate::run::{cargo, must};
 
-const BENCHES: [(&str, &str); 4] =
-    [("minke-exec", "fence"), ("minke-tools", "files"), ("minke-tools", "search"), ("minke-undo", "capture")];
+const BENCHES: [(&str, &str); 5] = [
+    ("minke-exec", "fence"),
+    ("minke-tools", "files"),
+    ("minke-tools", "search"),
+    ("minke-undo", "capture"),
+    ("minke-references", "complete"),
+];
 
 pub(crate) fn hands(_: &Built) -> Result<Vec<Figure>, String> {
     own(&BENCHES)

@@ -88,6 +88,11 @@ fn the_examples_of_the_page_on_replay_are_true() {
 }
 
 #[test]
+fn the_examples_of_the_page_on_references_are_true() {
+    check_page("references.md");
+}
+
+#[test]
 fn the_examples_of_the_page_on_tools_are_true() {
     check_page("tools.md");
 }

@@ -107,8 +107,10 @@ impl World {
         }
         self.gone = false;
         self.check.joins();
+        let referred = scene::referred(&state);
         self.pod = Some(Pod::new(state));
-        self.feed(What::Boot(Box::new(scene::boot(&self.scene, self.rules.clone()))))?;
+        let boot = minke_pod::Boot { referred, ..scene::boot(&self.scene, self.rules.clone()) };
+        self.feed(What::Boot(Box::new(boot)))?;
         self.settle()
     }
 
