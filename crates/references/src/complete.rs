@@ -70,7 +70,7 @@ impl References {
         if !Path::new(prefix).components().all(inside) {
             return Vec::new();
         }
-        let mut found = Found::default();
+        let mut found = Found { typed: prefix.to_owned(), ..Found::default() };
         self.beginning(prefix).into_iter().for_each(|at| found.push(&at.value, at.is_dir));
         if found.list.len() >= COMPLETIONS || prefix.is_empty() {
             return found.list;
@@ -120,14 +120,19 @@ impl References {
     }
 }
 
+/// What was found so far. What was typed already is no completion.
 #[derive(Default)]
 struct Found {
+    typed: String,
     list: Vec<Completed>,
 }
 
 impl Found {
     fn push(&mut self, value: &str, is_dir: bool) {
-        if self.list.len() < COMPLETIONS && !self.list.iter().any(|known| known.value == value) {
+        if self.list.len() < COMPLETIONS
+            && value != self.typed
+            && !self.list.iter().any(|known| known.value == value)
+        {
             self.list.push(Completed { value: value.to_owned(), is_dir });
         }
     }
