@@ -1,4 +1,5 @@
 //! Knowledge, workflows and skills of a workspace and of a person: what is used, what waits, what is named.
+#![expect(clippy::unwrap_used, reason = "a helper of a test that cannot go on panics, as a test does")]
 
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
