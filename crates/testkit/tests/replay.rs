@@ -196,6 +196,17 @@ fn stream_blob(entry: &Entry) -> Option<&String> {
     }
 }
 
+/// What was read for an input is taken from the log, wherever the process died.
+#[test]
+fn what_inputs_refer_to_replays_when_killed() {
+    for name in ["words_refer_to_files", "words_that_steer_refer", "words_left_behind_are_read_at_the_boot"] {
+        let killed = left_killed(&story(name), 1, recorder).unwrap_or_else(|failure| panic!("{failure}"));
+        assert!(killed.len() > 10, "{name}: {}", killed.len());
+        let differ: Vec<String> = killed.iter().filter_map(|left| identical(name, left).err()).collect();
+        assert!(differ.is_empty(), "{} of {} differ:\n{}", differ.len(), killed.len(), differ.join("\n"));
+    }
+}
+
 #[test]
 fn killed_sessions_replay() {
     let mut sessions = 0;
