@@ -122,6 +122,40 @@ fn skills_and_workflows_are_called_by_their_names() {
 }
 
 #[test]
+fn a_workspace_names_directories_of_its_own_and_a_person_any() {
+    let world = world();
+    let put = |path: std::path::PathBuf, text: &str| {
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text).unwrap();
+    };
+    let skill = |name: &str| format!("---\nname: {name}\ndescription: d\n---\nBody of {name}.\n");
+    put(world.work().join("tools/inner/SKILL.md"), &skill("inner"));
+    put(world.home().join("elsewhere/outer/SKILL.md"), &skill("outer"));
+    let names = || -> Vec<String> {
+        let listed = world.json(&["skills", "list", "--json"]);
+        let skills = listed["skills"].as_array().unwrap_or_else(|| panic!("{listed:#}")).iter();
+        skills.map(|skill| skill["name"].as_str().unwrap().to_owned()).collect()
+    };
+    put(world.work().join(".minke/config.toml"), "[skills]\ndirectories = [\"../tools\"]\n");
+    assert_eq!(names(), [""; 0], "nobody trusts it yet");
+    assert_eq!(world.run(&["trust", "--yes"]).code, Some(0));
+    assert_eq!(names(), ["inner"]);
+    let config = format!("[skills]\ndirectories = [\"{}\"]\n", world.home().join("elsewhere").display());
+    put(world.home().join("config/config.toml"), &config);
+    assert_eq!(names(), ["inner", "outer"]);
+    let done = exec(&world, &["/outer"]);
+    assert_eq!(done.code, Some(0), "{done:?}");
+    assert!(of_kind(&log(&world), "system_item")[0].to_string().contains("Body of outer."));
+    for outside in ["/etc", "../../elsewhere", "$workspace/../x"] {
+        put(world.work().join(".minke/config.toml"), &format!("[skills]\ndirectories = [\"{outside}\"]\n"));
+        assert_eq!(world.run(&["trust", "--yes"]).code, Some(0));
+        let done = world.run(&["config", "check"]);
+        assert_eq!(done.code, Some(2), "{outside}: {done:?}");
+        assert!(done.err.contains("outside of the workspace"), "{outside}: {done:?}");
+    }
+}
+
+#[test]
 fn a_result_is_cut_to_what_the_manifest_allows() {
     let world = world();
     world.write("long.txt", &"é line of the file\n".repeat(500));
