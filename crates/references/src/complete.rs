@@ -82,7 +82,9 @@ impl References {
         for name in behind.iter().take_while(|name| name.starts_with(prefix)).take(COMPLETIONS) {
             found.push(name, name.ends_with('/'));
         }
-        found.fitting(prefix, names.0.iter().map(String::as_str));
+        if found.list.len() < COMPLETIONS {
+            found.fitting(prefix, names.0.iter().map(String::as_str));
+        }
         found.list
     }
 
