@@ -44,6 +44,7 @@ mod spawn;
 mod spoken;
 mod stop;
 mod tail;
+mod thread;
 mod top;
 mod tour;
 mod transcript;
@@ -107,6 +108,12 @@ enum Command {
     Fork(fork::Fork),
     /// Put back what a run changed
     Undo(undo::Undo),
+    /// Conversations, living or not: list, search, name, put away
+    #[command(subcommand)]
+    Thread(thread::Threads),
+    /// The file that lists and searches read
+    #[command(subcommand)]
+    Index(thread::Indexes),
     /// Look at, check, repair and export session logs
     #[command(subcommand)]
     Log(log::Log),
@@ -195,6 +202,7 @@ fn run(command: Command, around: &Surroundings, screen: &Screen) -> Result<Exit,
         Command::Ps(ps) => return ps::run(&ps, around, screen),
         Command::Read(read) => return read::run(&read, around, screen),
         Command::Gc(gc) => return gc::run(&gc, around, screen),
+        Command::Index(index) => return thread::rebuild(&index, around, screen),
         Command::Fork(fork) => return fork::run(fork, around, screen),
         Command::Replay(replay) => return replay::run(&replay, around, screen),
         Command::Log(log) => return log::run(log, around, screen),
@@ -239,12 +247,14 @@ async fn talk(command: Command, around: &Surroundings, screen: &Screen) -> Resul
         Command::Stop(stop) => stop::run(stop, around, screen).await,
         Command::Answer(answer) => answer::run(answer, around, screen).await,
         Command::Undo(undo) => undo::run(undo, around, screen).await,
+        Command::Thread(threads) => Box::pin(thread::run(threads, around, screen)).await,
         Command::MockLlm(mock) => mock_llm::run(mock, around, screen).await,
         Command::Tour(tour) => Box::pin(tour::run(tour, around, screen)).await,
         Command::Hooks(hooks) => Box::pin(hooks::run(hooks, around, screen)).await,
         Command::Ps(_)
         | Command::Read(_)
         | Command::Gc(_)
+        | Command::Index(_)
         | Command::Fork(_)
         | Command::Replay(_)
         | Command::Log(_)

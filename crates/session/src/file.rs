@@ -22,7 +22,7 @@ use crate::lease;
 use crate::open;
 use crate::reader::LogReader;
 use crate::replay::{Home, LogDir, session_dir};
-use crate::store::{Fork, Holder, OpenLog, Reader, Store, Writer};
+use crate::store::{Fork, Holder, OpenLog, Reader, Stamp, Store, Writer};
 use crate::syncer::{Shared, State};
 use crate::writer::{LogWriter, WriterState, make_ballast};
 
@@ -237,6 +237,16 @@ impl Store for FileStore {
         let mut ids: Vec<SessionId> = names.iter().filter_map(|name| layout::session_id(name)).collect();
         ids.sort_unstable();
         Ok(ids)
+    }
+
+    fn stamp(&self, id: SessionId) -> Result<Stamp, StoreError> {
+        let log = self.existing(id)?;
+        let files = log.files()?;
+        let path = log.dir.join(layout::log_name(files.last));
+        match log.io("look at", self.disk().meta(&path))? {
+            Some(meta) => Ok(Stamp { file: files.last, bytes: meta.bytes, modified: meta.modified }),
+            None => Err(StoreError::NotFound { id, place: self.home.sessions.clone() }),
+        }
     }
 
     fn holder(&self, id: SessionId) -> Result<Option<Holder>, StoreError> {

@@ -30,5 +30,7 @@ pub use disk::{Disk, DiskFile, Meta, OpenHow, RealDisk};
 pub use error::{AppendError, Damage, StoreError, SyncError};
 pub use file::FileStore;
 pub use repair::{Stretch, Survey, salvage, survey};
-pub use store::{Fork, ForkStep, Holder, OpenLog, Page, Reader, ScanEnd, Sealed, Store, Syncer, Writer};
+pub use store::{
+    Fork, ForkStep, Holder, OpenLog, Page, Reader, ScanEnd, Sealed, Stamp, Store, Syncer, Writer,
+};
 pub use verify::{PROBLEMS, Problem, Verification, verify};

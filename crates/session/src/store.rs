@@ -81,6 +81,10 @@ pub trait Store: Send + Sync {
     /// Every session, oldest first.
     fn list(&self) -> Result<Vec<SessionId>, StoreError>;
 
+    /// What a log looks like from outside, for whoever keeps something that was made from it: it is another one whenever
+    /// the log is.
+    fn stamp(&self, id: SessionId) -> Result<Stamp, StoreError>;
+
     /// Who holds the lease at this moment, if anybody does.
     fn holder(&self, id: SessionId) -> Result<Option<Holder>, StoreError>;
 
@@ -175,6 +179,16 @@ pub trait Syncer: Send + Sync {
 
     /// Everything up to this entry is known to be synced.
     fn synced(&self) -> Option<u64>;
+}
+
+/// A log as it looks without being read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Stamp {
+    /// The number of its newest file.
+    pub file: u32,
+    pub bytes: u64,
+    /// When that was last written, where the disk knows.
+    pub modified: Option<Millis>,
 }
 
 /// Some entries in a row.

@@ -58,6 +58,11 @@ fn fits(line: &str, wanted: &str) -> bool {
 }
 
 #[test]
+fn the_examples_of_threads_are_true() {
+    check_page("threads.md");
+}
+
+#[test]
 fn the_examples_of_the_command_line_page_are_true() {
     check_page("cli.md");
 }

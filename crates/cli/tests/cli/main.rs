@@ -33,6 +33,7 @@ mod secrets;
 mod secrets_everywhere;
 mod spawn_killed;
 mod task;
+mod threads;
 mod tour;
 mod tree;
 mod tree_face;
