@@ -162,7 +162,7 @@ fn check(selectors: &[String], around: &Surroundings, screen: &Screen) -> Result
     let selectors: Vec<String> = if selectors.is_empty() { all() } else { selectors.to_vec() };
     let (workspace, paths) = (Surroundings::workspace(&around.cwd), around.paths()?);
     let trusted = is_trusted(&workspace, &paths.data);
-    let shelves = Shelves { config: &paths.config, workspace: &workspace, trusted };
+    let shelves = Shelves { config: &paths.config, workspace: &workspace, trusted, pack: None };
     let mut rows = Vec::new();
     for selector in &selectors {
         let problem = evaluated(&registry, Some(selector), around)

@@ -52,6 +52,7 @@ use crate::library::Library;
 use crate::log::Log;
 use crate::mail::MAILBOX;
 use crate::models::Models;
+use crate::nested::Nested;
 use crate::news::OpenCommands;
 use crate::outlet::Outlet;
 use crate::outputs;
@@ -410,6 +411,7 @@ fn assemble(
     let (mut boot, mut introduction, alerts) =
         boot(&state, &scope, (&around, &mut models), (&kit, words.prompt));
     (boot.rules, boot.steers) = (rules.rules, Hooked::steers(&hooks));
+    boot.catalog = words.catalog.clone();
     boot.referred = referring::waiting(&state, &library, &cover);
     introduction.notices.extend(notices);
     let worker = alerts.into_iter().map(|message| (AlertSource::Worker, message));
@@ -438,6 +440,7 @@ fn assemble(
             section: state.manifest.worker.tool_output.clone(),
             output: scope.dir().join("output"),
         },
+        nested: Nested::new(words.catalog),
     };
     let stream = Arc::clone(outlet.stream());
     let children = Children::new(Reach {
@@ -568,6 +571,7 @@ fn boot(
         // Filled in by whoever has them.
         rules: minke_policy::RuleSet::default(),
         steers: minke_pod::Steers::default(),
+        catalog: minke_prompts::Catalog::default(),
         referred: Vec::new(),
     };
     (boot, introduction, found.alerts)

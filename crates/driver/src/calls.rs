@@ -17,8 +17,8 @@ use futures_util::FutureExt;
 use minke_files::Files;
 use minke_hooks::{Event, Hooks, Question};
 use minke_llm::Cover;
-use minke_pod::{CallEnd, FileFound, Prepared, Said};
-use minke_record::{CallId, ImageBlob, Judgement, Preview, SnapshotFile, Text, hex};
+use minke_pod::{CallEnd, FileFound, Instructions, Prepared, Said};
+use minke_record::{Action, CallId, ImageBlob, Judgement, Preview, SnapshotFile, Text, hex};
 use minke_secrets::kinds_in;
 use minke_tool::{Call, CommandNews, News, Place, Previewed, Tool, ToolError, ToolOutput};
 use sha2::{Digest, Sha256};
@@ -29,6 +29,7 @@ use tokio::time::timeout;
 use crate::bounded::Bounds;
 use crate::library::Library;
 use crate::mail::{Mail, TaskId};
+use crate::nested::{Nested, file_of};
 use crate::noticed::Noticed;
 use crate::panics::said;
 
@@ -41,6 +42,8 @@ pub(crate) struct Toolbox {
     pub(crate) hooks: Arc<Hooks>,
     /// How much the model is given of a result.
     pub(crate) bounds: Bounds,
+    /// Those who look for instructions where calls work.
+    pub(crate) nested: Nested,
 }
 
 pub(crate) struct Calls {
@@ -59,6 +62,7 @@ pub(crate) struct Calls {
     library: Library,
     mail: mpsc::Sender<Mail>,
     noticed: Noticed,
+    nested: Nested,
 }
 
 impl Calls {
@@ -72,6 +76,7 @@ impl Calls {
         let noticed = Noticed::new(library.clone(), mail.clone());
         Calls {
             noticed,
+            nested: toolbox.nested,
             tools: Arc::new(toolbox.offered),
             clients: Arc::new(toolbox.clients),
             files: toolbox.files,
@@ -108,15 +113,18 @@ impl Calls {
         });
     }
 
-    /// Runs a call; `command` is the shell line that it would run, if it is one.
-    pub(crate) fn run(&mut self, call_id: CallId, tool: String, arguments: Text, command: Option<String>) {
+    /// Runs a call, which would touch what its action says.
+    pub(crate) fn run(&mut self, call_id: CallId, tool: String, arguments: Text, action: Action) {
         let hand = self.hand(&call_id);
         self.spawn(call_id, async move {
             let ended = match hand.arguments(arguments).await {
-                Ok(arguments) => hand.run(&tool, &arguments, command.as_deref()).await,
+                Ok(arguments) => hand.run(&tool, &arguments, action.command.as_deref()).await,
                 Err(message) => CallEnd::Failed { message },
             };
-            let ended = hand.covered(ended).await;
+            let mut ended = hand.covered(ended).await;
+            if let CallEnd::Done(said) = &mut ended {
+                said.instructions = hand.instructions(&action).await;
+            }
             hand.notice(&ended, &tool).await;
             let ended = hand.bounded(ended, tool).await;
             hand.tell(Mail::CallEnded { task: hand.task, call_id: hand.call_id.clone(), ended }).await;
@@ -168,6 +176,7 @@ impl Calls {
             library: self.library.clone(),
             mail: self.mail.clone(),
             noticed: self.noticed.clone(),
+            nested: self.nested.clone(),
         }
     }
 
@@ -197,12 +206,17 @@ struct Hand {
     library: Library,
     mail: mpsc::Sender<Mail>,
     noticed: Noticed,
+    nested: Nested,
 }
 
 impl Hand {
+    /// The pod names the model's own calls itself, and no client can take such a name.
+    fn is_models(&self) -> bool {
+        self.call_id.0.starts_with("call_")
+    }
+
     fn tool(&self, name: &str) -> Result<Arc<dyn Tool>, String> {
-        // The pod names the model's own calls itself, and no client can take such a name.
-        let model = self.call_id.0.starts_with("call_");
+        let model = self.is_models();
         let clients = self.clients.iter().filter(|_| !model);
         self.tools.iter().chain(clients).find(|tool| tool.spec().name == name).cloned().ok_or_else(|| {
             let names: Vec<String> = self.tools.iter().map(|tool| tool.spec().name).collect();
@@ -259,6 +273,19 @@ impl Hand {
             Ok(Err(panic)) => CallEnd::Failed { message: format!("`{name}` panicked: {}", said(&*panic)) },
             Err(_) => CallEnd::TimedOut { after_ms: millis(longest), said: None },
         }
+    }
+
+    /// Instructions that lie where a call of the model has worked.
+    async fn instructions(&self, action: &Action) -> Vec<Instructions> {
+        let Some(file) = file_of(action).filter(|_| self.is_models()).map(str::to_owned) else {
+            return Vec::new();
+        };
+        let (nested, place, cover) = (self.nested.clone(), Arc::clone(&self.place), Arc::clone(&self.cover));
+        let found = self.library.off_loop(move |_| nested.below(&place, &file, &cover)).await;
+        for problem in found.problems {
+            self.tell(Mail::Instructions(problem)).await;
+        }
+        found.instructions
     }
 
     /// The variables that hooks give to a command, or why one of them does not let it start.
@@ -331,7 +358,7 @@ impl Hand {
             format!("it was done, but what it said could not be kept: {why}. Its summary: {summary}")
         })?;
         self.noticed.tell(kinds, &format!("the output of {}", self.call_id)).await;
-        Ok(Said { summary, content, images, rest })
+        Ok(Said { summary, content, images, rest, ..Said::default() })
     }
 
     /// What a call came to, without the keys in it.
@@ -551,7 +578,8 @@ mod tests {
         };
         let hooks = Arc::new(Hooks::new(minke_hooks::Loaded::default(), around));
         let bounds = Bounds { section: Default::default(), output: "nowhere".into() };
-        let toolbox = Toolbox { offered: vec![Arc::new(Breaks)], clients: Vec::new(), files, hooks, bounds };
+        let (offered, nested): (Vec<Arc<dyn Tool>>, Nested) = (vec![Arc::new(Breaks)], Nested::default());
+        let toolbox = Toolbox { offered, clients: Vec::new(), files, hooks, bounds, nested };
         (Calls::new(toolbox, place, Arc::new(cover), library, mail), mailbox)
     }
 
@@ -559,7 +587,7 @@ mod tests {
     async fn a_tool_that_panics_fails_its_call() {
         let (mut calls, mut mailbox) = calls();
         for arguments in ["run", "later"] {
-            calls.run("c".into(), "Breaks".to_owned(), arguments.into(), None);
+            calls.run("c".into(), "Breaks".to_owned(), arguments.into(), Action::default());
             let Some(Mail::CallEnded { task, call_id, ended }) = mailbox.recv().await else { panic!() };
             let CallEnd::Failed { message } = ended else { panic!("{ended:?}") };
             assert!(message.contains("broken"), "{message}");
@@ -579,9 +607,9 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_call_that_takes_too_long_times_out_and_a_stopped_one_is_not_heard_of() {
         let (mut calls, mut mailbox) = calls();
-        calls.run("stopped".into(), "Breaks".to_owned(), "wait".into(), None);
+        calls.run("stopped".into(), "Breaks".to_owned(), "wait".into(), Action::default());
         calls.stop(&"stopped".into());
-        calls.run("slow".into(), "Breaks".to_owned(), "wait".into(), None);
+        calls.run("slow".into(), "Breaks".to_owned(), "wait".into(), Action::default());
         let Some(Mail::CallEnded { call_id, ended, .. }) = mailbox.recv().await else { panic!() };
         assert_eq!((call_id, ended), ("slow".into(), CallEnd::TimedOut { after_ms: 120_000, said: None }));
         drop(calls);

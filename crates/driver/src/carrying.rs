@@ -192,7 +192,7 @@ impl Driver {
             }
             Effect::Prepare { call_id, tool, arguments } => self.calls.prepare(call_id, tool, arguments),
             Effect::RunCall { call_id, tool, arguments, action, .. } => {
-                self.calls.run(call_id, tool, arguments, action.command);
+                self.calls.run(call_id, tool, arguments, action);
             }
             Effect::StopCall { call_id } => {
                 self.outlet

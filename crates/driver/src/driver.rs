@@ -224,6 +224,9 @@ impl Driver {
                 self.take(What::Order(Box::new(Request { from: Actor::pod(from), reply: None, order })));
             }
             Mail::Hook(message) => self.complain(message),
+            Mail::Instructions(message) => {
+                self.take(What::Alert { level: AlertLevel::Warn, source: AlertSource::AgentsMd, message });
+            }
             Mail::RuleAdded(Ok(())) => self.refresh_rules(),
             Mail::RuleAdded(Err(message)) => {
                 self.take(What::Alert { level: AlertLevel::Error, source: AlertSource::Policy, message });

@@ -23,6 +23,7 @@ mod log;
 mod mail;
 mod methods;
 mod models;
+mod nested;
 mod news;
 mod noticed;
 mod outlet;

@@ -53,6 +53,8 @@ pub(crate) enum Mail {
     },
     /// Something that the person should know about the disk.
     Alert(String),
+    /// Something that the person should know about instructions of a subtree.
+    Instructions(String),
     /// What looks like a key was seen.
     Noticed(String),
     Prepared {

@@ -15,12 +15,14 @@ use minke_manifest::SandboxMode;
 use minke_manifest::profiles::Offer;
 use minke_pod::{State, variables};
 use minke_policy::{Level, Tier, level};
-use minke_prompts::{Fitted, Known, Part, PromptError, Who, parts, project_part, system_prompt};
+use minke_prompts::{Catalog, Fitted, Known, Part, PromptError, Who, parts, project_part, system_prompt};
 use minke_record::{About, Permission, PodName, Scope, ScopeRule};
 use minke_references::{Shelf, Skill};
 use minke_registry::Paths;
 use minke_sources::{Searching, Shelves, project};
 use minke_trust::{Standing, TrustStore};
+
+use crate::nested::reads;
 
 /// Assets that hold no words of others.
 const OWN: &str = "$minke/";
@@ -33,6 +35,8 @@ pub struct FirstWords {
     pub prompt: String,
     /// The same in its parts.
     pub parts: Vec<Part>,
+    /// Texts in the place of the catalog's own.
+    pub catalog: Catalog,
     /// What of the project was loaded or cut, in one line.
     pub loaded: Option<String>,
     /// What lies there and could not be used.
@@ -46,6 +50,8 @@ pub enum WordsError {
     NoStart,
     #[error("`worker.instruction`: {0}")]
     Prompt(#[from] PromptError),
+    #[error("a text of the prompt catalog holds the secret {0}: leave the value out")]
+    Secret(String),
     #[error("keys could not be looked for in the instruction")]
     Unseen(#[source] CatalogError),
 }
@@ -70,11 +76,20 @@ pub(crate) fn first_words(state: &State, listener: Listener<'_>) -> Result<First
     let variables = variables(state, tools).ok_or(WordsError::NoStart)?;
     let (cwd, workspace) = (Path::new(&about.cwd), Path::new(&about.workspace));
     let said = &state.manifest.worker.instruction;
-    let mut instruction = Shelves { config, workspace, trusted }.instruction(said, &variables)?;
+    let pack = state.manifest.pod.prompt_pack.as_deref().map(Path::new);
+    let shelves = Shelves { config, workspace, trusted, pack };
+    let catalog = shelves.catalog()?;
+    for text in catalog.texts().values() {
+        // It stands in the log as it is.
+        if let [name, ..] = cover.names_in(text.as_bytes()).map_err(WordsError::Unseen)?.as_slice() {
+            return Err(WordsError::Secret(name.clone()));
+        }
+    }
+    let mut instruction = shelves.instruction(said, &variables)?;
     if said.starts_with('$') && !said.starts_with(OWN) {
         cover.hide(&mut [&mut instruction]).map_err(WordsError::Unseen)?;
     }
-    let may_read = |path: &Path| reads(about, path);
+    let may_read = |path: &Path| reads(&about.scope, path);
     let mut project = project(Searching { config, workspace, cwd, may_read: &may_read });
     let mut texts: Vec<&mut String> = project.fitted.files.iter_mut().map(|file| &mut file.text).collect();
     if !texts.is_empty()
@@ -95,11 +110,12 @@ pub(crate) fn first_words(state: &State, listener: Listener<'_>) -> Result<First
         network: &state.manifest.sandbox.network.to_string(),
         instruction: &instruction,
         language: state.manifest.worker.language.as_deref(),
-        project: &project_part(&project.fitted),
+        project: &project_part(&project.fitted, &catalog),
         known: &known,
     };
     let (prompt, parts) = (system_prompt(&who), parts(&who));
-    Ok(FirstWords { prompt, parts, loaded: project.told(), problems: project.problems })
+    let (loaded, problems) = (project.told(), project.problems);
+    Ok(FirstWords { prompt, parts, catalog, loaded, problems })
 }
 
 /// What the model can use when it needs it, each with the file that it then reads.
@@ -114,7 +130,8 @@ fn known(shelf: &Shelf, about: &About, cover: &Cover) -> Result<Vec<Known>, Cata
         description: format!("{} (to use it, read {})", short(description), path.display()),
     };
     let skills = shelf.skills.iter().filter(|skill| reaches(&about.scope, skill));
-    let workflows = shelf.workflows.iter().filter(|flow| flow.model_invocable && reads(about, &flow.path));
+    let workflows =
+        shelf.workflows.iter().filter(|flow| flow.model_invocable && reads(&about.scope, &flow.path));
     let mut known: Vec<Known> = skills
         .map(|skill| one("skill", &skill.name, &skill.description, &skill.file()))
         .chain(workflows.map(|flow| one("workflow", &flow.slug, &flow.description, &flow.path)))
@@ -134,11 +151,6 @@ pub(crate) fn reaches(scope: &Scope, skill: &Skill) -> bool {
     };
     let denied = || scope.deny.iter().any(|rule| rule.permission == Permission::Read && over(rule));
     reached || (skill.level != minke_references::Level::Project && !denied())
-}
-
-/// Whether a pod may read a file by its scope.
-pub(crate) fn reads(about: &About, path: &Path) -> bool {
-    path.to_str().is_some_and(|path| level(&about.scope, path) != Level::None)
 }
 
 /// What a pod with this log and name would be told if it were started now.

@@ -1,9 +1,11 @@
 //! `pod`: the process and its bounds.
 
+use std::collections::BTreeMap;
+
 use minke_record::PodName;
 use serde_json::{Value, json};
 
-use crate::form::{Count, Form, Refused, Seconds};
+use crate::form::{Count, Form, Refused, Seconds, Text};
 use crate::key::section;
 
 section! {
@@ -13,9 +15,14 @@ section! {
         name: Option<String> = None, NameForm, Override, Nothing, false;
         /// Seconds without client, child, command or run after which the process ends; 0 = never.
         idle_exit: u64 = 30 * 60, Seconds, Override, Nothing, false;
+        /// A directory whose `catalog.toml` is the highest layer of the texts that are said to models.
+        prompt_pack: Option<String> = None, Directory, Override, Nothing, false;
     }
     besides {
         limits: Limits;
+        /// Texts in the place of the catalog's own, as they were found when the pod began; set by the program itself.
+        #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+        catalog: BTreeMap<String, String>;
     }
 }
 
@@ -36,6 +43,33 @@ section! {
         pods_per_user: u64 = 256, Count, Override, Lower, false;
     }
     besides {}
+}
+
+/// The path of a directory.
+pub(crate) struct Directory;
+
+impl Form for Directory {
+    fn word() -> String {
+        "the path of a directory".to_owned()
+    }
+
+    fn schema() -> Value {
+        Text::schema()
+    }
+
+    fn read(value: &Value) -> Result<Value, Refused> {
+        Text::read(value)
+    }
+
+    fn places(
+        value: &mut Value,
+        each: &mut dyn FnMut(&mut String) -> Result<(), String>,
+    ) -> Result<(), String> {
+        match value {
+            Value::String(path) => each(path),
+            _ => Ok(()),
+        }
+    }
 }
 
 /// A name that a pod can have.

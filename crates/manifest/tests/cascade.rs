@@ -24,6 +24,7 @@ fn written_samples() -> BTreeMap<&'static str, [Value; 2]> {
     let mut all = BTreeMap::from([
         ("pod.name", [json!("tale"), json!("other")]),
         ("pod.idle_exit", [json!(60), json!(30)]),
+        ("pod.prompt_pack", [json!("/a"), json!("/b")]),
         ("model.ref", [json!("a/b"), json!("c/d")]),
         ("model.scheme", [json!("one"), json!("two")]),
         ("model.base_url", [json!("http://a"), json!("http://b")]),

@@ -24,9 +24,10 @@ impl Pod {
         let woken = self.state.facts.woken;
         let first = self.state.facts.epoch == 0;
         self.note(m, boot.opened(self.state.facts.epoch.saturating_add(1)));
-        let rules = boot.rules.clone();
+        let (rules, catalog) = (boot.rules.clone(), boot.catalog.clone());
         self.life.boot = Some(boot);
         self.rules_changed(m, &rules);
+        self.catalog_changed(m, &catalog);
         if let Some(problem) = self.state.manifest_problem.clone() {
             let message = format!("this session's manifest cannot be read ({problem}); the defaults hold");
             self.alert(m, AlertLevel::Error, AlertSource::Pod, message);

@@ -263,7 +263,10 @@ impl Pod {
             return; // closed before it ended
         }
         let settled = match ended {
-            CallEnd::Done(said) => Settled::with(Outcome::Done, said),
+            CallEnd::Done(mut said) => {
+                self.found_instructions(id, std::mem::take(&mut said.instructions));
+                Settled::with(Outcome::Done, said)
+            }
             CallEnd::Failed { message } => Settled::error(Outcome::Failed, message),
             CallEnd::Invalid { message } => Settled::error(Outcome::Invalid, message),
             CallEnd::TimedOut { after_ms, said } => {

@@ -12,9 +12,9 @@ use minke_record::{
     Dequeued, Dispatched, EndResult, EndedRun, Entry, Facts, Goal, GoalChange, GoalFact, Granted, History,
     Holder, Inbox, Invoke, Item, Kind, LlmCall, LlmEnd, LlmOutcome, LlmUsage, Millis, Note, OpDone, OpGave,
     OpenAsk, OpenCall, OpenLlm, OpenRun, Opened, Outcome, PodEvent, Purpose, QueueMode, Queued, QueuedInput,
-    Report, Reserved, RunId, RunResult, SegmentStart, SessionStart, SnapshotWhen, StateWord, SystemEntry,
-    SystemKind, Task, TaskFact, TaskStatus, ToolDispatch, ToolResult, Trigger, TurnEnd, UserInput, flatten,
-    limits,
+    Report, Reserved, RunId, RunResult, SegmentReason, SegmentStart, SessionStart, SnapshotWhen, StateWord,
+    SystemEntry, SystemKind, Task, TaskFact, TaskStatus, ToolDispatch, ToolResult, Trigger, TurnEnd,
+    UserInput, flatten, limits,
 };
 
 use crate::budget::SPENT;
@@ -153,6 +153,7 @@ impl State {
         self.facts.config = parent.config;
         self.facts.segment = parent.segment;
         self.facts.pruned_to = parent.pruned_to;
+        self.facts.instructed = parent.instructed;
         // Calls are named by the number of their request, so a fork counts on.
         self.facts.llm_calls = parent.llm_calls;
         self.facts.llm_ended = parent.llm_ended;
@@ -169,6 +170,10 @@ impl State {
     fn segment_started(&mut self, e: &SegmentStart, seq: u64) {
         self.reset(&e.history, e.carry.here().map(Box::as_ref));
         self.facts.segment = e.segment;
+        if matches!(e.reason, SegmentReason::Compaction | SegmentReason::Rewind) {
+            // What was told may have gone with the rest.
+            self.facts.instructed.clear();
+        }
         self.segment = Some(Segment {
             number: e.segment,
             start: seq,
@@ -283,6 +288,7 @@ impl State {
     fn system_item_shown(&mut self, e: &SystemEntry) {
         let at = self.context.len() as u64;
         self.context.push(e.item.item());
+        self.instructions_shown(&e.item);
         if e.item.kind == SystemKind::TaskReminder {
             self.facts.since_task = 0;
         }
@@ -422,6 +428,7 @@ impl State {
     fn run_ended(&mut self, id: Option<RunId>, result: EndResult) {
         let Some(run) = self.facts.run.take_if(|run| id.is_none_or(|id| id == run.id)) else { return };
         if result == EndResult::Completed(RunResult::RolledBack) {
+            self.facts.instructed.clear();
             if let Some(at) = run.input_at {
                 self.context.truncate(usize::try_from(at).unwrap_or(usize::MAX));
             }

@@ -7,6 +7,7 @@
 //! Invariants: nothing of a blocked input is in the log (`a_hook_blocks_an_input`); a run is told to go on at most
 //! `GO_ON` times (`hooks_cannot_keep_a_run_for_ever`).
 
+use minke_prompts::Snippet;
 use minke_record::{
     Actor, ActorKind, AlertLevel, AlertSource, CallId, Content, DequeueReason, Dequeued, ErrorCode, Inbox,
     InputSegment, Item, Judgement, QueueId, Queued, Role, RunId, RunResult, SystemKind, Text,
@@ -222,7 +223,8 @@ impl Pod {
         if blocked {
             let who = said.by.as_deref().unwrap_or("a hook");
             let why = said.reason.unwrap_or_else(|| "the work is not finished".to_owned());
-            self.note_system(m, SystemKind::Continue, &format!("[Go on: {who} says: {}]", cut(&why)));
+            let why = cut(&why);
+            self.tell_model(m, SystemKind::Continue, Snippet::GoOn, &[("who", who), ("why", why.as_ref())]);
         }
         if blocked || self.notes_wait() {
             return self.next_request(m, None);

@@ -5,6 +5,7 @@
 
 use minke_model::{Failure, ModelEvent};
 use minke_policy::{RuleSet, Tier};
+use minke_prompts::Catalog;
 use minke_record::{
     Action, Actor, AlertLevel, AlertSource, AskId, Budget, CallId, Class, Decision, Holder, ImageBlob,
     InputSegment, Item, Judgement, Millis, Opened, Own, Paid, Parent, PodEvent, PodName, Preview, QueueId,
@@ -130,6 +131,8 @@ pub struct Boot {
     pub steers: Steers,
     /// What inputs refer to that were queued while no pod lived, or why that cannot be had.
     pub referred: Vec<(QueueId, Result<Referred, String>)>,
+    /// Texts in the place of the catalog's own; logged before they count if they differ from those in the log.
+    pub catalog: Catalog,
 }
 
 /// What a request to a model may come to.
@@ -455,6 +458,15 @@ pub struct Said {
     pub images: Vec<ImageBlob>,
     /// The whole of what `content` is a part of.
     pub rest: Option<String>,
+    /// Instructions that lie where the call has worked.
+    pub instructions: Vec<Instructions>,
+}
+
+/// Instructions of a directory below the one in which the pod works, as the model is told of them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Instructions {
+    pub path: String,
+    pub body: String,
 }
 
 /// What the file of a verifiable call says about it.

@@ -2,6 +2,7 @@
 //!
 //! Here: the counting, in this life and this run alone. Elsewhere: what a run ends with (`run`).
 
+use minke_prompts::Snippet;
 use minke_record::{AlertLevel, AlertSource, OpenCall, Outcome, RunResult, SystemKind, Text};
 
 use crate::pod::{Making, Pod};
@@ -49,11 +50,9 @@ impl Pod {
                 let message = format!("the same call of {tool} has failed {times} times in a row");
                 self.alert(m, AlertLevel::Warn, AlertSource::Worker, message);
             }
-            let body = format!(
-                "[Loop] The same call of {tool} has failed {times} times in a row with the same arguments; after \
-                 {ENDS_AT} the run ends. Do something else: find the cause, change the arguments, or say what you need."
-            );
-            self.note_system(m, SystemKind::Notification, &body);
+            let (times, ends) = (times.to_string(), ENDS_AT.to_string());
+            let values = [("tool", tool.as_str()), ("times", &times), ("ends", &ends)];
+            self.tell_model(m, SystemKind::Notification, Snippet::Loop, &values);
         }
         true
     }

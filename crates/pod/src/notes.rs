@@ -2,6 +2,7 @@
 //!
 //! They are entries first and memory second, so nothing that arrived late in a run or while paused is stranded.
 
+use minke_prompts::{Catalog, Snippet};
 use minke_record::{
     Actor, ActorKind, DequeueReason, Dequeued, ErrorCode, Inbox, Note, PodEvent, QueueMode, Queued,
     SessionId, SystemEntry, SystemItem, SystemKind, Text, Trigger,
@@ -79,7 +80,7 @@ impl Pod {
     pub(crate) fn drain_notes(&mut self, m: &mut Making) {
         let notes: Vec<Note> = self.state.facts.notes.iter().cloned().collect();
         for note in notes {
-            let item = system_item(&note);
+            let item = system_item(&note, &self.state.catalog());
             self.note(m, SystemEntry { item, note: Some(note.seq) });
         }
         let steering: Vec<Queued> =
@@ -93,16 +94,19 @@ impl Pod {
 }
 
 /// The note as the model reads it.
-fn system_item(note: &Note) -> SystemItem {
+fn system_item(note: &Note, catalog: &Catalog) -> SystemItem {
     match (&note.event, &note.message) {
         (Some(event), _) => SystemItem {
             kind: SystemKind::PodEvent,
             cause: serde_json::to_value(event).ok(),
-            body: format!("[Report] {}", told(event)).into(),
+            body: catalog.say(Snippet::Report, &[("report", &told(event))]).into(),
         },
         (None, message) => {
             let body = match message {
-                Some(Text::Here(text)) => format!("[{}] {text}", told_by(&note.from)).into(),
+                Some(Text::Here(text)) => {
+                    let who = told_by(&note.from);
+                    catalog.say(Snippet::Notification, &[("who", &who), ("message", text)]).into()
+                }
                 Some(blob) => blob.clone(),
                 None => "[Notification]".into(),
             };

@@ -4,6 +4,7 @@
 //! Invariant: a task's number is never used again (`task_numbers_are_not_used_again`).
 
 use minke_manifest::Posture;
+use minke_prompts::Snippet;
 use minke_record::{
     AskSubject, CallStage, Judgement, OpenCall, Outcome, Own, Progress, SystemKind, Task, TaskFact,
     TaskStatus, Verdict,
@@ -137,12 +138,9 @@ impl Pod {
         if more > 0 {
             lines.push(format!("and {more} more (TaskList)"));
         }
-        let body = format!(
-            "[Tasks] No task has changed for {REMIND_AFTER} requests. If these are still right go on; else update \
-             them with TaskUpdate:\n{}",
-            lines.join("\n")
-        );
-        self.note_system(m, SystemKind::TaskReminder, &body);
+        let (tasks, requests) = (lines.join("\n"), REMIND_AFTER.to_string());
+        let values = [("tasks", tasks.as_str()), ("requests", &requests)];
+        self.tell_model(m, SystemKind::TaskReminder, Snippet::Tasks, &values);
     }
 }
 

@@ -51,6 +51,8 @@ pub(crate) struct Life {
     pub(crate) work: BTreeMap<CallId, Work>,
     /// Calls that clients made and that are not dispatched yet.
     pub(crate) guests: Vec<crate::guests::Guest>,
+    /// Instructions that were found and wait for the next request, with the calls that led to them.
+    pub(crate) instructions: Vec<(CallId, crate::input::Instructions)>,
     /// This life's number of the newest question to hooks.
     pub(crate) hooks: u64,
     /// Inputs that hooks are asked about.

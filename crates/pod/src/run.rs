@@ -8,6 +8,7 @@
 use minke_context::{Asking, BUILDER};
 use minke_manifest::WorkerSection;
 use minke_model::Sampling;
+use minke_prompts::Snippet;
 use minke_record::{
     Actor, AlertLevel, AlertSource, Continues, DequeueReason, Dequeued, EndResult, ErrorCode, History,
     InputSegment, Invoke, Item, Kind, Large, LlmCall, Purpose, QueueId, QueueMode, Queued, Reserved, Role,
@@ -19,12 +20,6 @@ use crate::input::Referred;
 use crate::pod::{Making, Pod, Stopping};
 use crate::reply::ReplyDraft;
 use crate::step::{Effect, Refusal};
-
-/// What the model reads after a reply that ended in text and is to go on: providers refuse a request that ends with
-/// the assistant.
-const CONTINUE: &str = "[The reply above was interrupted. Continue from where it stopped; do not repeat it.]";
-/// What the model reads when a new input follows a run that was paused or interrupted.
-const INTERRUPT: &str = "[The previous run was interrupted before it finished.]";
 
 /// What an alert begins with about an input that was taken out of the queue because of what it refers to.
 pub const UNREAD: &str = "an input was taken out of the queue: ";
@@ -75,7 +70,7 @@ impl Pod {
         self.note(m, Invoke { trigger: opening.trigger, by: opening.by, attempt: 1, continues: None });
         if interrupted {
             self.close_calls(m, "a new run has begun");
-            self.note_system(m, SystemKind::Interrupt, INTERRUPT);
+            self.tell_model(m, SystemKind::Interrupt, Snippet::Interrupt, &[]);
         }
         self.ensure_segment(m);
         if let Some(said) = opening.input {
@@ -127,8 +122,16 @@ impl Pod {
         self.state.facts.run.as_ref().map(|run| run.id).expect("an `invoke` opens a run")
     }
 
-    pub(crate) fn note_system(&mut self, m: &mut Making, kind: SystemKind, body: &str) {
-        self.note(m, SystemEntry { item: SystemItem { kind, cause: None, body: body.into() }, note: None });
+    /// Says a text of the catalog to the model.
+    pub(crate) fn tell_model(
+        &mut self,
+        m: &mut Making,
+        kind: SystemKind,
+        snippet: Snippet,
+        values: &[(&str, &str)],
+    ) {
+        let body = self.state.catalog().say(snippet, values).into();
+        self.note(m, SystemEntry { item: SystemItem { kind, cause: None, body }, note: None });
     }
 
     /// A segment has one system prompt and one list of tools; when either is another now, a new one begins.
@@ -188,6 +191,7 @@ impl Pod {
     /// Asks the model: notes are drained, limits checked, the request is made from the context alone.
     pub(crate) fn next_request(&mut self, m: &mut Making, continues: Option<Continues>) {
         self.drain_notes(m);
+        self.tell_instructions(m);
         self.remind_of_tasks(m);
         self.tell_status_running(m);
         self.life.had_calls = false;
@@ -212,7 +216,7 @@ impl Pod {
             return self.fail_run(m, ErrorCode::Internal, message, false);
         }
         if ends_with_assistant(self.state.context.last()) {
-            self.note_system(m, SystemKind::Continue, CONTINUE);
+            self.tell_model(m, SystemKind::Continue, Snippet::Continue, &[]);
         }
         if self.state.segment.is_none() {
             let message = "there is no segment; the request was not sent".to_owned();

@@ -4,6 +4,8 @@
 //! Invariant: together they are at most `PROJECT_BYTES`, the nearest are kept whole the longest, and what is cut says so
 //! (`the_nearest_are_kept_and_a_cut_is_seen`).
 
+use crate::catalog::{Catalog, Snippet};
+
 /// How long project instructions are together.
 pub const PROJECT_BYTES: usize = 64 << 10;
 
@@ -56,13 +58,11 @@ pub fn fit(files: Vec<ProjectFile>, room: usize) -> Fitted {
 }
 
 /// The part of a system prompt that shows them; empty if there are none.
-pub fn project_part(fitted: &Fitted) -> String {
+pub fn project_part(fitted: &Fitted, catalog: &Catalog) -> String {
     if fitted.files.is_empty() {
         return String::new();
     }
-    let mut part = "# Instructions of this project\nThe people you work for wrote these files for agents: follow them. \
-                    Where two contradict each other the later one counts, and before all of them what you are asked."
-        .to_owned();
+    let mut part = catalog.say(Snippet::Project, &[]);
     for file in &fitted.files {
         part.push_str(&format!("\n\n## {}\n{}", file.path, file.text.trim_end()));
         if fitted.cut.contains(&file.path) {
@@ -89,13 +89,16 @@ mod tests {
         let files = || vec![file("/a", "aaaa"), file("/a/b", "ääää"), file("/a/b/c", "cc")];
         let all = fit(files(), 64);
         assert_eq!((all.files.len(), all.cut.len(), all.dropped.len()), (3, 0, 0));
-        assert!(project_part(&all).ends_with("## /a\naaaa\n\n## /a/b\nääää\n\n## /a/b/c\ncc"));
+        assert!(
+            project_part(&all, &Catalog::default())
+                .ends_with("## /a\naaaa\n\n## /a/b\nääää\n\n## /a/b/c\ncc")
+        );
         let some = fit(files(), 7);
         assert_eq!(some.files.iter().map(|file| file.text.as_str()).collect::<Vec<_>>(), ["ää", "cc"]);
         assert_eq!((some.cut, some.dropped), (vec!["/a/b".to_owned()], vec!["/a".to_owned()]));
-        let part = project_part(&fit(files(), 7));
+        let part = project_part(&fit(files(), 7), &Catalog::default());
         assert!(part.contains("ää\n[cut here: 4 of 8 bytes are shown"), "{part}");
-        assert_eq!(project_part(&fit(vec![file("/a", " \n")], 7)), "");
+        assert_eq!(project_part(&fit(vec![file("/a", " \n")], 7), &Catalog::default()), "");
     }
 
     #[test]

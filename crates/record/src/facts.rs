@@ -84,6 +84,9 @@ pub struct Facts {
     pub since_task: u64,
     pub goal: Option<GoalFact>,
     pub read_to: BTreeMap<SessionId, u64>,
+    /// Instructions of subtrees that the model has been told and still sees.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub instructed: Vec<Instructed>,
     pub op_ids: VecDeque<OpDone>,
     /// Changes of the configuration since the session began, by key.
     pub config: BTreeMap<String, Value>,
@@ -95,6 +98,13 @@ pub struct Facts {
 }
 
 fact_structs! {
+    /// A file of instructions that was told.
+    pub struct Instructed {
+        pub path: String,
+        /// How much of it was told.
+        pub bytes: u64,
+    }
+
     /// Who this session is. Never changes, except for the name (`Facts::name`).
     pub struct About {
         pub session: SessionId,

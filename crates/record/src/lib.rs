@@ -22,8 +22,9 @@ pub use budget::{Budget, Paid, Spent};
 pub use effort::{Effort, Reasoning};
 pub use entry::*;
 pub use facts::{
-    About, AnsweredAsk, CallStage, Dispatched, EndResult, EndedRun, Facts, GoalFact, Granted, HowEnded, Note,
-    OpDone, OpGave, OpenAsk, OpenCall, OpenChild, OpenLlm, OpenRun, Queued, Report, TaskFact, Usage,
+    About, AnsweredAsk, CallStage, Dispatched, EndResult, EndedRun, Facts, GoalFact, Granted, HowEnded,
+    Instructed, Note, OpDone, OpGave, OpenAsk, OpenCall, OpenChild, OpenLlm, OpenRun, Queued, Report,
+    TaskFact, Usage,
 };
 pub use ids::{AskId, BadName, CallId, Ids, Millis, PodName, QueueId, RunId, SessionId};
 pub use item::{

@@ -3,7 +3,9 @@
 //! What a call would touch is made again by the tool's own `prepare`, which is pure; only what it found by looking (the
 //! preview, a refusal of its arguments) and what it did come from the log.
 
-use minke_pod::{CallEnd, FileFound, Order, Prepared, REWRITTEN, Request, Said, What};
+use minke_pod::{
+    CallEnd, FileFound, Instructions, Order, Prepared, REWRITTEN, Request, Said, What, instructions_told,
+};
 use minke_record::{Action, Actor, CallId, Class, Entry, Item, Kind, Outcome, Preview, Text, ToolResult};
 use minke_tool::Place;
 
@@ -274,7 +276,8 @@ impl<'l> Look<'l> {
         let message = || self.message(result, entry.seq);
         let content = content.as_ref().map(|text: &Text| self.blobs.text(text, entry.seq)).transpose()?;
         let (summary, rest, images) = (summary.clone(), blob.clone(), images.clone());
-        let said = Said { summary, content, images, rest };
+        let instructions = self.instructions(call_id, entry.seq)?;
+        let said = Said { summary, content, images, rest, instructions };
         let ended = match &result.outcome {
             Outcome::Done => CallEnd::Done(said),
             Outcome::Failed => CallEnd::Failed { message: message()? },
@@ -287,6 +290,21 @@ impl<'l> Look<'l> {
             Outcome::Refused | Outcome::Cancelled | Outcome::Lost | Outcome::Other(_) => return Ok(None),
         };
         Ok(Some(What::CallEnded { call_id: call_id.clone(), ended }.into()))
+    }
+
+    /// The instructions that a call led to, as the model was told of them later in the same life.
+    fn instructions(&self, call_id: &CallId, seq: u64) -> Result<Vec<Instructions>, ReplayError> {
+        let at = self.timeline.entries.partition_point(|entry| entry.seq < seq);
+        let mut found = Vec::new();
+        for entry in self.timeline.life_from(at) {
+            let Kind::SystemEntry(e) = &entry.kind else { continue };
+            let Some((path, call)) = instructions_told(&e.item) else { continue };
+            if call == call_id.0 {
+                let body = self.blobs.text(&e.item.body, entry.seq)?;
+                found.push(Instructions { path: path.to_owned(), body });
+            }
+        }
+        Ok(found)
     }
 
     fn message(&self, result: &ToolResult, seq: u64) -> Result<String, ReplayError> {

@@ -4,6 +4,7 @@
 //! said nothing. At the end of a run and before an input it asks only in a life whose log shows that somebody was asked.
 
 use minke_pod::{BY_HOOK, HooksSaid, REWRITTEN, Steers, What};
+use minke_prompts::Snippet;
 use minke_record::{
     ActorKind, AlertSource, AskSubject, CallId, Item, Judgement, Kind, Outcome, SystemKind, Text, TurnResult,
     Verdict,
@@ -194,12 +195,10 @@ impl<'l> Look<'l> {
             Kind::SystemEntry(e) if e.item.kind == SystemKind::Continue => e.item.body.here(),
             _ => None,
         });
-        if let Some((by, why)) = goes_on
-            .and_then(|body| body.strip_prefix("[Go on: ")?.strip_suffix(']'))
-            .and_then(|body| body.split_once(" says: "))
-        {
+        let catalog = mind.pod.state().catalog();
+        if let Some(mut heard) = goes_on.and_then(|body| catalog.heard(Snippet::GoOn, body)) {
             (said.outcome, said.by, said.reason) =
-                (Judgement::Deny, Some(by.to_owned()), Some(why.to_owned()));
+                (Judgement::Deny, heard.remove("who"), heard.remove("why"));
         }
         let told = step.find(|kind| match kind {
             Kind::Alert(e) => e.message.split_once(" does not let this input through: "),

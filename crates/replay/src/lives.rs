@@ -5,10 +5,11 @@
 use std::path::Path;
 
 use minke_pod::{
-    Boot, Forking, Moment, NewSession, RULES, Task, Visit, Visitor, What, fork, new_session, variables, visit,
+    Boot, CATALOG, Forking, Moment, NewSession, RULES, Task, Visit, Visitor, What, fork, new_session,
+    variables, visit,
 };
 use minke_policy::Tier;
-use minke_prompts::{Assets, Instruction, Who, outside, render};
+use minke_prompts::{Assets, Catalog, Instruction, Who, outside, render};
 use minke_record::{
     Actor, ActorKind, AskId, Kind, Opened, PodEvent, PodName, Route, SessionStart, StateWord, ToolSpec,
 };
@@ -154,6 +155,11 @@ impl<'l> Walk<'l> {
         });
         let rules = rules.unwrap_or_else(|| mind.pod.state().manifest.permissions.rules.clone());
         let referred = self.look.referred(mind, step.at)?;
+        let texts = step.find(|kind| match kind {
+            Kind::ConfigChanged(e) if e.key == CATALOG => serde_json::from_value(e.value.clone()).ok(),
+            _ => None,
+        });
+        let catalog = texts.map_or_else(|| mind.pod.state().catalog(), Catalog::restore);
         let boot = |route: Option<Route>, user_prompt: bool| {
             let boot = Boot {
                 pid: opened.pid,
@@ -172,6 +178,7 @@ impl<'l> Walk<'l> {
                 rules: rules.clone(),
                 steers: self.look.steers(step.at, user_prompt),
                 referred: referred.clone(),
+                catalog: catalog.clone(),
             };
             vec![What::Boot(Box::new(boot)).into()]
         };

@@ -72,7 +72,8 @@ pub(crate) fn declare_layers(asked: Asked<'_>, person: Option<Layer>) -> Result<
         settle(&mut layer.values, from)?;
     }
     let resolved = resolve(&layers)?;
-    let shelves = Shelves { config: asked.config, workspace: asked.workspace, trusted: asked.trusted };
+    let Asked { config, workspace, trusted, .. } = asked;
+    let shelves = Shelves { config, workspace, trusted, pack: None };
     shelves.check(&resolved)?;
     let mut manifest = resolved.manifest.clone();
     let alerts: Vec<Problem> = resolved.alerts.iter().cloned().chain(waiting).collect();

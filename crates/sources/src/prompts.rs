@@ -9,7 +9,9 @@
 use std::path::Path;
 
 use minke_manifest::{ManifestError, Problem, Resolved};
-use minke_prompts::{ASSET_BYTES, AssetName, Assets, Instruction, PromptError, Shelf, Variables, render};
+use minke_prompts::{
+    ASSET_BYTES, AssetName, Assets, CATALOG, Catalog, Instruction, PromptError, Shelf, Variables, render,
+};
 
 use crate::config;
 
@@ -17,6 +19,7 @@ use crate::config;
 const DIRECTORY: &str = "prompts";
 const OF_WORKSPACE: &str = ".minke/prompts";
 const KEY: &str = "worker.instruction";
+const PACK: &str = "pod.prompt_pack";
 
 /// Where assets are looked for.
 #[derive(Debug, Clone, Copy)]
@@ -26,6 +29,8 @@ pub struct Shelves<'a> {
     pub workspace: &'a Path,
     /// Whether the person trusts the workspace as it is.
     pub trusted: bool,
+    /// `pod.prompt_pack`.
+    pub pack: Option<&'a Path>,
 }
 
 impl Shelves<'_> {
@@ -42,13 +47,49 @@ impl Shelves<'_> {
 
     /// Whether what was declared can be used; says which layer named it.
     pub fn check(&self, resolved: &Resolved) -> Result<(), ManifestError> {
-        let said = &resolved.manifest.worker.instruction;
-        let Err(error) = self.instruction(said, &sample(self.workspace)) else { return Ok(()) };
-        let origin = resolved.origin(KEY).clone();
-        let (what, hint) = (format!("`{KEY}`: {}", without_hint(&error)), error.hint);
-        let hint =
-            hint.or_else(|| Some("docs/prompts.md says what an asset is and where it lies".to_owned()));
-        Err(ManifestError { problems: vec![Problem { origin, key: KEY.to_owned(), what, hint }] })
+        let manifest = &resolved.manifest;
+        let shelves = Shelves { pack: manifest.pod.prompt_pack.as_deref().map(Path::new), ..*self };
+        let said = shelves.instruction(&manifest.worker.instruction, &sample(self.workspace));
+        let (key, error) = match (said, shelves.catalog()) {
+            (Err(error), _) => (KEY, error),
+            (_, Err(error)) => (PACK, error),
+            (Ok(_), Ok(_)) => return Ok(()),
+        };
+        let origin = resolved.origin(key).clone();
+        let (what, hint) = (without_hint(&error).to_string(), error.hint);
+        let what = if key == KEY { format!("`{KEY}`: {what}") } else { what };
+        let hint = hint.or_else(|| Some("docs/prompts.md says what belongs there".to_owned()));
+        Err(ManifestError { problems: vec![Problem { origin, key: key.to_owned(), what, hint }] })
+    }
+
+    /// The texts that files put in the place of the catalog's own: the person's, the workspace's, the pack's.
+    pub fn catalog(&self) -> Result<Catalog, PromptError> {
+        let mut catalog = Catalog::default();
+        let wrong = |file: &Path, what: String| PromptError {
+            asset: file.display().to_string(),
+            line: None,
+            what,
+            hint: None,
+        };
+        let user = self.config.join(DIRECTORY).join(CATALOG);
+        if let Some(text) = config::read(&user).map_err(|e| wrong(&user, format!("cannot be read: {e}")))? {
+            catalog = catalog.over(&user.display().to_string(), &text)?;
+        }
+        if self.trusted {
+            let file = Path::new(OF_WORKSPACE).join(CATALOG);
+            let read = minke_trust::read(self.workspace, &file, ASSET_BYTES as u64);
+            let name = self.workspace.join(&file);
+            if let Some(text) = read.map_err(|e| wrong(&name, e.to_string()))? {
+                catalog = catalog.over(&name.display().to_string(), &text)?;
+            }
+        }
+        if let Some(pack) = self.pack {
+            let file = pack.join(CATALOG);
+            let read = config::read(&file).map_err(|e| wrong(&file, format!("cannot be read: {e}")))?;
+            let text = read.ok_or_else(|| wrong(&file, format!("`{PACK}` names a directory without it")))?;
+            catalog = catalog.over(&file.display().to_string(), &text)?;
+        }
+        Ok(catalog)
     }
 
     fn load(&self, name: &AssetName) -> Result<String, String> {

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use minke_manifest::{INSTRUCTION, Partial};
-use minke_prompts::{PROJECT_BYTES, Variables, project_part};
+use minke_prompts::{Catalog, PROJECT_BYTES, Variables, project_part};
 use minke_sources::{Asked, Project, Searching, Shelves, declare, project};
 
 /// A configuration directory and a workspace.
@@ -38,7 +38,7 @@ impl House {
     }
 
     fn told(&self, name: &str, trusted: bool) -> Result<String, String> {
-        let shelves = Shelves { config: &self.config, workspace: &self.workspace, trusted };
+        let shelves = Shelves { config: &self.config, workspace: &self.workspace, trusted, pack: None };
         let variables = Variables {
             date: "2026-11-16".to_owned(),
             cwd: "/c".to_owned(),
@@ -181,7 +181,10 @@ fn instructions_that_are_too_long_are_cut_from_the_outside() {
     assert_eq!(lengths, [PROJECT_BYTES - 40_004, 40_000, 4]);
     let told = found.told().unwrap();
     assert!(told.contains("work/AGENTS.md (25532 of 50000 bytes, cut)"), "{told}");
-    assert!(project_part(&found.fitted).contains("[cut here: 25532 of 50000 bytes are shown"));
+    assert!(
+        project_part(&found.fitted, &Catalog::default())
+            .contains("[cut here: 25532 of 50000 bytes are shown")
+    );
     // One that is longer than all of them may be is read in part, on a whole character.
     house.put("a/b/AGENTS.md", format!("x{}", "ä".repeat(40_000)));
     let found = house.project("a/b");

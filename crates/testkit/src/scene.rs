@@ -164,6 +164,7 @@ pub(crate) fn boot(scene: &Setting, rules: RuleSet) -> Boot {
                 scheme: "scripted".into(),
             })
             .collect(),
+        catalog: Default::default(),
     }
 }
 
