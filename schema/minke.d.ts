@@ -742,6 +742,8 @@ export type Facts = {
   since_task?: number;
   goal?: GoalFact | null;
   read_to?: { [name: string]: number };
+  /** Instructions of subtrees that the model has been told and still sees. */
+  instructed?: Array<Instructed>;
   op_ids?: Array<OpDone>;
   /** Changes of the configuration since the session began, by key. */
   config?: { [name: string]: unknown };
@@ -924,6 +926,13 @@ export type InputSegment = {
 } | {
   kind: "skill_ref";
   name: string;
+};
+
+/** A file of instructions that was told. */
+export type Instructed = {
+  path: string;
+  /** How much of it was told. */
+  bytes: number;
 };
 
 /** A run opens. */

@@ -3,7 +3,7 @@
 //! Here: which of them have been told since the context began, and how much of them there may be. Elsewhere: finding and
 //! reading them (`sources`, `driver`), those of the directories above (the system prompt).
 //! Invariant: each file is told once as long as the model can see it, and all of them stay within their bounds
-//! (`instructions_of_a_subtree_are_told_once`).
+//! (`instructions_of_a_subtree_are_told_when_work_moves_there_and_once`).
 
 use minke_prompts::Snippet;
 use minke_record::{CallId, Instructed, SystemEntry, SystemItem, SystemKind};
