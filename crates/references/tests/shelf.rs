@@ -265,7 +265,8 @@ fn completions_are_few_and_true() {
     }
     assert_eq!(complete(Wanted::File, "main"), ["src/deep/main.rs"]);
     assert_eq!(complete(Wanted::File, "sdm"), ["src/deep/main.rs"]);
-    for outside in ["../", "/", "/etc/pass", "etc/pass", "closed/", "clos", "zzz", &"x".repeat(10_000), "\0"] {
+    for outside in ["../", "/", "/etc/pass", "etc/pass", "closed/", "clos", "zzz", &"x".repeat(10_000), "\0"]
+    {
         assert_eq!(complete(Wanted::File, outside), [""; 0], "{outside}");
     }
     assert_eq!(complete(Wanted::Skill, "map"), ["mapping"]);
