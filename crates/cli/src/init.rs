@@ -112,7 +112,7 @@ pub(crate) fn run(init: &Init, around: &Surroundings, screen: &Screen) -> Result
     let mut done = Vec::new();
     for (path, content) in starters {
         // A profile that no registry names is nobody's.
-        if path == STARTER && registered {
+        if path == STARTER && registered && workspace.join(path).symlink_metadata().is_err() {
             done.push((path, Did::Needless(REGISTRY)));
             continue;
         }

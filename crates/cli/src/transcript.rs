@@ -8,7 +8,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use minke_protocol::{Block, CommandEvent, CommandNews, Event, InFlight, LlmRetry};
-use minke_record::{CallId, Content, Entry, InputSegment, Item, Kind, Outcome, Role, ToolResult, flatten};
+use minke_record::{
+    AlertSource, CallId, Content, Entry, InputSegment, Item, Kind, Outcome, Role, ToolResult, flatten,
+};
 
 use crate::card::Card;
 use crate::exec::json::message_text;
@@ -191,6 +193,10 @@ impl Fold {
                 let note =
                     answer.note.as_ref().map(|note| format!(" ({})", first_line(note))).unwrap_or_default();
                 self.aside(format!("  answered: {}{note}", answer.decision))
+            }
+            // What was read for the agent is no trouble.
+            Kind::Alert(alert) if alert.source == AlertSource::AgentsMd => {
+                self.aside(format!("· {}", alert.message))
             }
             Kind::Alert(alert) => {
                 let mut pieces = self.break_line();

@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 
 use minke_protocol::{Block, Event, InFlight};
 use minke_record::{
-    Action, CallId, Content, Entry, Item, Kind, LlmUsage, Outcome, Role, RunErrored, SessionId, Text,
-    ToolDispatch, ToolResult,
+    Action, AlertSource, CallId, Content, Entry, Item, Kind, LlmUsage, Outcome, Role, RunErrored, SessionId,
+    Text, ToolDispatch, ToolResult,
 };
 use serde_json::{Map, Value, json};
 
@@ -82,6 +82,8 @@ impl Lines {
                 }
                 out.push(run_completed(end.result.as_str()));
             }
+            // What was read for the agent is no trouble.
+            Kind::Alert(alert) if alert.source == AlertSource::AgentsMd => {}
             Kind::Alert(alert) => out.push(self.whole("error", json!({ "message": alert.message }))),
             _ => {}
         }

@@ -200,7 +200,7 @@ fn what_init_writes_can_be_used() {
     let world = world();
     let first = world.run(&["init"]);
     assert_eq!((first.code, first.out.matches(": written\n").count()), (Some(0), 5), "{first:?}");
-    assert_eq!(world.run(&["init"]).out.matches(": was there\n").count(), 4);
+    assert_eq!(world.run(&["init"]).out.matches(": was there\n").count(), 5);
     assert_eq!(world.run(&["trust", "--yes"]).code, Some(0));
     let done = world.run(&["config", "check"]);
     assert_eq!(done.code, Some(0), "{done:?}");

@@ -150,7 +150,8 @@ fn a_spare_ends_with_its_pod() {
         assert!(tree.iter().all(|pid| is_there(*pid)), "{tier}");
         pod.kill().unwrap();
         pod.wait().unwrap();
-        let gone = eventually(Duration::from_secs(2), || !tree.iter().any(|pid| is_there(*pid)));
+        // They end at once; whoever reaps them, on a machine with much to do, does not.
+        let gone = eventually(Duration::from_secs(10), || !tree.iter().any(|pid| is_there(*pid)));
         assert!(gone, "{tier}: a spare outlives its pod");
     }
 }
