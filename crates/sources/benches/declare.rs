@@ -17,7 +17,7 @@ const SAMPLES: usize = 201;
 const GOAL: Duration = Duration::from_millis(5);
 
 const CONFIG: &str = "[worker]\nmax_tokens = 4000\nlanguage = \"French\"\n[budget]\nusd = 5.0\n[sandbox]\nnetwork = \
-    \"off\"\n[compaction]\n[[permissions.rule]]\ntool = \"Bash\"\ncommand = \"git push*\"\naction = \"ask\"\n";
+    \"off\"\n[[permissions.rule]]\ntool = \"Bash\"\ncommand = \"git push\"\naction = \"ask\"\n";
 const REGISTRY: &str = "default = 'a'\n[profile]\na = { path = 'a.lua', description = 'x' }\n";
 const PROFILE: &str = "local profile, scope = require('minke.profile'), require('minke.scope')\nlocal own = \
     require('own')\nreturn profile {\nslug = 'a', description = 'x', extends = 'builtin:coder',\nworker = { max_turns = \
