@@ -6,7 +6,7 @@
 //! holds inputs, and the entries are the mind's.
 
 use minke_pod::{FileFound, HooksSaid, NETWORK, Timer, TreeNews, What};
-use minke_record::{ActorKind, AlertLevel, Entry, Kind, LlmOutcome, Route, StateWord};
+use minke_record::{ActorKind, AlertLevel, CallId, CallStage, Entry, Kind, LlmOutcome, Route, StateWord};
 
 use crate::ReplayError;
 use crate::blobs::Blobs;
@@ -67,9 +67,11 @@ impl<'l> Look<'l> {
             unseen.push(vec![What::Tree(Box::new(lives)).into()]);
         }
         // A child of an earlier life that is found alive says nothing in the log either.
-        if !mind.watching.is_empty() {
-            unseen.push(mind.watching.iter().map(|child| self.lives_still(*child)).collect());
-        }
+        let alive: Plan = mind.watching.iter().map(|child| self.lives_still(*child)).collect();
+        // Nor does a call that was made in an earlier life and is made again.
+        let again = self.readied(mind, step, &begun_before(mind))?;
+        let both = alive.iter().chain(&again).cloned().collect();
+        unseen.extend([alive, again, both].into_iter().filter(|plan: &Plan| !plan.is_empty()));
         if !mind.checking.is_empty() {
             // The file showed that the call had not happened, and it was run again.
             unseen.push(mind.checking.iter().map(|id| file_checked(id, FileFound::Before)).collect());
@@ -275,6 +277,14 @@ fn mind_waits_for(mind: &Mind, result: &minke_record::ToolResult) -> bool {
             || mind.checking.contains(id)
             || mind.preparing.iter().any(|pending| pending.call_id == *id)
     })
+}
+
+/// Calls that are being prepared although they were made before.
+fn begun_before(mind: &Mind) -> Vec<&CallId> {
+    let state = mind.pod.state();
+    let begun =
+        |id: &CallId| state.call(id).is_some_and(|call| matches!(call.stage, CallStage::Dispatched(_)));
+    mind.preparing.iter().map(|pending| &pending.call_id).filter(|id| begun(id)).collect()
 }
 
 /// A write failed while no run was open.

@@ -186,8 +186,14 @@ impl<'l> Walk<'l> {
         if step.opens_run() {
             return Ok(vec![boot(route, false)]);
         }
-        // An input that waits and opens no run here waits for hooks.
-        Ok(vec![boot(None, false), boot(route.clone(), false), boot(route, true)])
+        let mut plans = vec![boot(None, false), boot(route.clone(), false), boot(route, true)];
+        // An input that waits and opens no run here, but with the very next step, has waited for hooks.
+        let waits = mind.pod.state().facts.queue.front().map(|first| first.id.0);
+        let taken = self.look.timeline.taken_next(step).map(|id| self.look.pairs.here(id.0));
+        if told.is_none() && !mind.pod.state().facts.held && waits.is_some() && taken == waits {
+            plans.reverse();
+        }
+        Ok(plans)
     }
 
     /// What was offered in this life, as this program describes it: which tools there are depends on the machine and on

@@ -6,8 +6,8 @@
 use std::ops::Range;
 
 use minke_record::{
-    AskSubject, CallId, Entry, Item, Kind, LlmEnd, LlmUsage, Route, RunResult, SegmentStart, SnapshotFile,
-    ToolDispatch, ToolResult,
+    AskSubject, CallId, Entry, Item, Kind, LlmEnd, LlmUsage, QueueId, Route, RunResult, SegmentStart,
+    SnapshotFile, ToolDispatch, ToolResult,
 };
 
 /// A session's own entries in order, and where its steps and lives begin. Everything that is looked for often is found
@@ -90,6 +90,19 @@ impl<'a> Timeline<'a> {
     /// The entries from a place on, up to the end of the process that wrote there.
     pub(crate) fn life_from(&self, at: usize) -> &'a [Entry] {
         self.entries.get(at..self.life_end(at)).unwrap_or_default()
+    }
+
+    /// The input that the step after this one takes from the queue, in the same life, without anybody saying more.
+    pub(crate) fn taken_next(&self, step: LogStep<'_>) -> Option<QueueId> {
+        let rest = self.life_from(step.at).get(step.entries.len()..).unwrap_or_default();
+        let last = rest.iter().position(|entry| !entry.more)?;
+        let next = rest.get(..=last)?;
+        let said = next.iter().any(|entry| matches!(entry.kind, Kind::QueuedInput(_)));
+        let taken = next.iter().find_map(|entry| match &entry.kind {
+            Kind::Dequeued(e) => Some(e.id),
+            _ => None,
+        });
+        taken.filter(|_| !said)
     }
 
     /// Entries about calls of clients, from a place on, in the same life.
