@@ -11,6 +11,7 @@ use minke_record::{Actor, ErrorCode, SessionId};
 use serde_json::Value;
 
 use crate::fault::Fault;
+use crate::watch::QuietPlaces;
 
 /// What somebody said of a thread that is to be made.
 #[derive(Debug, Clone, Default)]
@@ -37,11 +38,12 @@ pub trait Maker: Send + Sync {
 pub struct Engine {
     pub(crate) home: Home,
     pub(crate) maker: Arc<dyn Maker>,
+    pub(crate) quiet: QuietPlaces,
 }
 
 impl Engine {
     pub fn new(home: Home, maker: Arc<dyn Maker>) -> Engine {
-        Engine { home, maker }
+        Engine { home, maker, quiet: QuietPlaces::default() }
     }
 
     /// Answers one request. `method` is a name of the JSON-RPC list without the kind (`thread`, `prompt`, `asks`, …).
