@@ -248,9 +248,14 @@ impl Frame {
     }
 
     /// Why nothing more comes, or not what was asked for.
-    pub fn refusal(thread: SessionId, after: u64, code: ErrorCode, message: impl Into<String>) -> Frame {
+    pub fn refusal(
+        (thread, after): (SessionId, u64),
+        ts: Millis,
+        code: ErrorCode,
+        message: impl Into<String>,
+    ) -> Frame {
         let told = ThreadFrame::Error { response_id: None, code, message: message.into() };
-        Frame { place: Place::After(after), thread, ts: 0, told: Told::Thread(told) }
+        Frame { place: Place::After(after), thread, ts, told: Told::Thread(told) }
     }
 }
 

@@ -78,7 +78,7 @@ impl Stream for Watch {
             }
             None if self.slow.swap(false, Ordering::AcqRel) => {
                 let why = "frames were not read fast enough; come back with the id of the last one";
-                Poll::Ready(Some(Frame::refusal(self.thread, self.last, ErrorCode::TooMany, why)))
+                Poll::Ready(Some(Frame::refusal((self.thread, self.last), now(), ErrorCode::TooMany, why)))
             }
             None => Poll::Ready(None),
         }
@@ -152,7 +152,10 @@ impl Watcher {
                 Over::Changed => {
                     let why = "the log does not hold what was seen of it; read the thread again";
                     let after = self.fold.head().map_or(0, |head| head.seq);
-                    if self.send(Frame::refusal(self.thread, after, ErrorCode::Conflict, why)).await.is_err()
+                    if self
+                        .send(Frame::refusal((self.thread, after), now(), ErrorCode::Conflict, why))
+                        .await
+                        .is_err()
                     {
                         return;
                     }
@@ -167,7 +170,7 @@ impl Watcher {
             };
             let after = self.fold.head().map_or(0, |head| head.seq);
             // If nobody takes it, nobody is there to be told.
-            drop(self.send(Frame::refusal(self.thread, after, code, why)).await);
+            drop(self.send(Frame::refusal((self.thread, after), now(), code, why)).await);
             return;
         }
     }

@@ -1,0 +1,126 @@
+//! From a request to the engine and back: the one way of every route in the table.
+
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::extract::{FromRequestParts, Query, RawPathParams, Request};
+use axum::http::header::{CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS};
+use axum::http::{HeaderValue, StatusCode};
+use axum::response::{IntoResponse, Response};
+use minke_record::Actor;
+use serde_json::{Map, Value, json};
+
+use super::body::{self, BODY_BYTES, NoBody, strict_json};
+use super::routes::{Route, Verb};
+use super::{Door, refused};
+use crate::fault::Fault;
+
+/// Who asks, as it stands in logs.
+pub(crate) fn asker() -> Actor {
+    Actor::person("host")
+}
+
+pub(crate) async fn answer(door: Arc<Door>, route: &'static Route, request: Request) -> Response {
+    let response = match params(&door, route, request).await {
+        Ok(params) => match door.engine.call(route.method, params, &asker()).await {
+            Ok(answer) => json(StatusCode::OK, &answer),
+            Err(fault) => fault_response(&fault),
+        },
+        Err(response) => *response,
+    };
+    door.metrics.answered(route.path, response.status().as_u16());
+    response
+}
+
+/// Path, query and body as one object.
+async fn params(door: &Door, route: &Route, request: Request) -> Result<Value, Box<Response>> {
+    let invalid = |why: String| Box::new(refused(StatusCode::BAD_REQUEST, "invalid_request", &why));
+    let length =
+        request.headers().get(CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<u64>().ok());
+    if length.is_some_and(|length| length > BODY_BYTES as u64) {
+        return Err(too_large());
+    }
+    let (mut parts, body) = request.into_parts();
+    let mut object = match route.verb {
+        Verb::Get => Map::new(),
+        Verb::Post => posted(body, door.waits.body).await?,
+    };
+    let Query(query) = Query::<Vec<(String, String)>>::from_request_parts(&mut parts, &())
+        .await
+        .map_err(|e| invalid(e.body_text()))?;
+    for (name, text) in query {
+        let value = route.query(&name, &text).map_err(invalid)?;
+        if object.insert(name.clone(), value).is_some() {
+            return Err(invalid(format!("`{name}` is given twice")));
+        }
+    }
+    let path = RawPathParams::from_request_parts(&mut parts, &())
+        .await
+        .map_err(|_| invalid("the path is not UTF-8".to_owned()))?;
+    for (name, value) in &path {
+        if object.insert(name.to_owned(), value.into()).is_some() {
+            return Err(invalid(format!("`{name}` is given twice: it stands in the path")));
+        }
+    }
+    Ok(object.into())
+}
+
+async fn posted(body: Body, patience: std::time::Duration) -> Result<Map<String, Value>, Box<Response>> {
+    let bad = |status, why: &str| Box::new(refused(status, "invalid_request", why));
+    let bytes = match body::read(body, patience).await {
+        Ok(bytes) => bytes,
+        Err(NoBody::TooLarge) => return Err(too_large()),
+        Err(NoBody::TooSlow) => {
+            return Err(bad(StatusCode::REQUEST_TIMEOUT, "the body did not come in time"));
+        }
+        Err(NoBody::Broken) => return Err(bad(StatusCode::BAD_REQUEST, "the body broke off")),
+    };
+    if bytes.is_empty() {
+        return Ok(Map::new());
+    }
+    match strict_json(&bytes) {
+        Ok(Value::Object(object)) => Ok(object),
+        Ok(_) => Err(bad(StatusCode::BAD_REQUEST, "the body must be a JSON object")),
+        Err(why) => Err(bad(StatusCode::BAD_REQUEST, &format!("the body is not JSON: {why}"))),
+    }
+}
+
+fn too_large() -> Box<Response> {
+    let why = format!("a body has at most {BODY_BYTES} bytes");
+    Box::new(refused(StatusCode::PAYLOAD_TOO_LARGE, "invalid_request", &why))
+}
+
+pub(crate) fn fault_response(fault: &Fault) -> Response {
+    let status = StatusCode::from_u16(fault.http()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    match &fault.answer {
+        Some(answer) => json(status, answer),
+        None => refused(status, fault.code.as_str(), &fault.message),
+    }
+}
+
+pub(crate) fn json(status: StatusCode, value: &Value) -> Response {
+    typed(status, "application/json", value.to_string())
+}
+
+fn typed(status: StatusCode, kind: &'static str, text: String) -> Response {
+    let mut response = (status, text).into_response();
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static(kind));
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    response
+}
+
+/// Somebody is here; not more.
+pub(crate) fn healthy() -> Response {
+    json(StatusCode::OK, &json!({ "status": "ok" }))
+}
+
+pub(crate) async fn metrics(door: Arc<Door>) -> Response {
+    let text = door.metrics.text(&door.engine).await;
+    typed(StatusCode::OK, "text/plain; version=0.0.4; charset=utf-8", text)
+}
+
+pub(crate) fn document() -> Response {
+    json(StatusCode::OK, &crate::openapi::document())
+}
