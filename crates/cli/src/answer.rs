@@ -7,12 +7,11 @@ use minke_protocol::Method;
 use minke_record::{Actor, AskId, Decision, OpenAsk, SessionId};
 use serde_json::{Value, json};
 
-use crate::around::{Surroundings, introduction, seed};
+use crate::around::{Surroundings, introduction};
 use crate::card::Card;
 use crate::failure::{Exit, Failure};
 use crate::screen::Screen;
 use crate::spoken::without_secrets;
-use crate::visit::step;
 
 #[derive(Debug, Args)]
 pub(crate) struct Asks {}
@@ -73,10 +72,9 @@ pub(crate) async fn run(answer: Answer, around: &Surroundings, screen: &Screen) 
     })?;
     let note = answer.note;
     without_secrets(&[note.as_deref().unwrap_or_default()], Vec::new(), around)?;
-    let visit = step(
+    let visit = minke_host::step(
         Visit::Answer { ask: id, decision: decision.clone(), note: note.clone() },
         Actor::person("cli"),
-        seed(),
     );
     let delivery = Delivery {
         session: asked.session,

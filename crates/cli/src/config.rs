@@ -100,6 +100,24 @@ fn unset_able(error: &minke_sources::SourcesError) -> Failure {
     undeclared(error).why("your config.toml is as it was")
 }
 
+/// The same for programs: every key with its value and its origin.
+pub(crate) fn values(cwd: Option<&std::path::Path>, around: &Surroundings) -> Result<Value, Failure> {
+    let cwd = working_directory(cwd, around)?;
+    let declared = declare(&NewPod::default(), &cwd, around)?;
+    Ok(written(&declared, &declared.resolved.rows()))
+}
+
+/// Changes the person's own file, and says what stands there now.
+pub(crate) fn change(key: &str, value: Option<&Value>, around: &Surroundings) -> Result<Value, Failure> {
+    let config = around.paths()?.config;
+    let changed = match value {
+        Some(value) => minke_sources::set(&config, &format!("{key}={value}"), &around.cwd),
+        None => minke_sources::unset(&config, key),
+    };
+    let changed = changed.map_err(|e| unset_able(&e))?;
+    Ok(json!({ "path": changed.path.display().to_string(), "key": changed.key, "value": changed.value }))
+}
+
 fn declared(from: &From, around: &Surroundings) -> Result<Declared, Failure> {
     let cwd = working_directory(from.cwd.as_deref(), around)?;
     declare(&NewPod { set: from.set.clone(), ..NewPod::default() }, &cwd, around)
@@ -133,11 +151,7 @@ fn run_get(get: &Get, around: &Surroundings, screen: &Screen) -> Result<Exit, Fa
 fn rows(declared: &Declared, rows: Vec<Row>, from: &From, screen: &Screen) -> Result<Exit, Failure> {
     let alerts: Vec<String> = declared.alerts.iter().map(ToString::to_string).collect();
     if screen.json {
-        let values: Vec<Value> = rows
-            .iter()
-            .map(|row| json!({ "key": row.path, "value": row.value, "origin": row.origin }))
-            .collect();
-        screen.object(&json!({ "values": values, "alerts": alerts }))?;
+        screen.object(&written(declared, &rows))?;
         return Ok(Exit::Done);
     }
     let text = |row: &Row| match &row.value {
@@ -155,6 +169,12 @@ fn rows(declared: &Declared, rows: Vec<Row>, from: &From, screen: &Screen) -> Re
     }
     alerts.iter().for_each(|alert| screen.warn(alert));
     Ok(Exit::Done)
+}
+
+fn written(declared: &Declared, rows: &[Row]) -> Value {
+    let value = |row: &Row| json!({ "key": row.path, "value": row.value, "origin": row.origin });
+    let alerts: Vec<String> = declared.alerts.iter().map(ToString::to_string).collect();
+    json!({ "values": rows.iter().map(value).collect::<Vec<Value>>(), "alerts": alerts })
 }
 
 /// Where origins stand at the furthest.

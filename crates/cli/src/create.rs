@@ -16,6 +16,7 @@ use minke_record::{
     Actor, Chain, Draft, Entry, InputSegment, Permission, PodName, Scope, ScopeRule, SessionId,
 };
 use minke_registry::Runtime;
+use serde_json::Value;
 
 use crate::around::{Surroundings, ids, now, seed};
 use crate::failure::{Exit, Failure};
@@ -47,6 +48,10 @@ pub(crate) struct NewPod {
     pub(crate) task: Option<(Vec<InputSegment>, String)>,
     /// No word of the task refers to anything.
     pub(crate) literal: bool,
+    /// Who makes it; absent = the person at the command line.
+    pub(crate) by: Option<Actor>,
+    pub(crate) metadata: Option<Value>,
+    pub(crate) mandate: Option<Value>,
 }
 
 /// Makes the session and keeps its lease, for the pod that is to be started.
@@ -70,7 +75,13 @@ pub(crate) fn create(
     let session = SessionId(ids().next_uuid());
     let desk = Desk::set_up(new.place, &cwd, (home, &manifest.scope), &name, session)?;
     let cloned = desk.clone.clone();
-    create_at(desk, Named { session, name, manifest }, task, around, home).inspect_err(|_| {
+    let made = Made {
+        by: new.by.unwrap_or_else(|| Actor::person("cli")),
+        metadata: new.metadata,
+        mandate: new.mandate,
+        task,
+    };
+    create_at(desk, Named { session, name, manifest }, made, (around, home)).inspect_err(|_| {
         // What stopped it is what the person must hear of; `gc` finds what even this leaves.
         if let Some(path) = cloned {
             drop(clone::remove(&path, session));
@@ -95,7 +106,7 @@ pub(crate) fn imagined(
     let session = SessionId(ids().next_uuid());
     let desk = Desk::set_up(new.place, &cwd, (home, &manifest.scope), &name, session)?;
     let named = Named { session, name: name.clone(), manifest };
-    let written = new_session(Moment { now: now(), seed: seed() }, first(desk, named, None)?);
+    let written = new_session(Moment { now: now(), seed: seed() }, first(desk, named, Made::default())?);
     let entries: Vec<Entry> = written
         .entries
         .into_iter()
@@ -111,19 +122,39 @@ struct Named {
     manifest: Manifest,
 }
 
+/// What is said of it beside what is declared.
+struct Made {
+    by: Actor,
+    metadata: Option<Value>,
+    mandate: Option<Value>,
+    task: Option<(Vec<InputSegment>, String)>,
+}
+
+impl Default for Made {
+    fn default() -> Made {
+        Made { by: Actor::person("cli"), metadata: None, mandate: None, task: None }
+    }
+}
+
 fn create_at(
     desk: Desk,
     named: Named,
-    task: Option<(Vec<InputSegment>, String)>,
-    around: &Surroundings,
-    home: &Home,
+    made: Made,
+    (around, home): (&Surroundings, &Home),
 ) -> Result<(SessionId, OwnedFd), Failure> {
     let (session, secrets) = (named.session, minke_driver::secret_variables(&named.manifest));
     let said =
-        serde_json::to_string(&task).map_err(|e| Failure::usage("the task cannot be written").why(e))?;
-    let first = first(desk, named, task)?;
-    let about =
-        serde_json::json!([first.manifest, first.name.as_str(), first.cwd, first.workspace]).to_string();
+        serde_json::to_string(&made.task).map_err(|e| Failure::usage("the task cannot be written").why(e))?;
+    let first = first(desk, named, made)?;
+    let about = serde_json::json!([
+        first.manifest,
+        first.name.as_str(),
+        first.cwd,
+        first.workspace,
+        first.metadata,
+        first.mandate
+    ])
+    .to_string();
     without_secrets(&[&said, &about], secrets, around)?;
     let written = new_session(Moment { now: now(), seed: seed() }, first);
     let writer = home.store.create(session, written.entries, written.blobs)?;
@@ -134,8 +165,8 @@ fn create_at(
 }
 
 /// What the first step of a session is made from.
-fn first(desk: Desk, named: Named, task: Option<(Vec<InputSegment>, String)>) -> Result<NewSession, Failure> {
-    let by = Actor::person("cli");
+fn first(desk: Desk, named: Named, made: Made) -> Result<NewSession, Failure> {
+    let Made { by, metadata, mandate, task } = made;
     Ok(NewSession {
         session: named.session,
         version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -146,8 +177,8 @@ fn first(desk: Desk, named: Named, task: Option<(Vec<InputSegment>, String)>) ->
         workspace: text(&Surroundings::workspace(&desk.cwd))?,
         git: None,
         manifest: named.manifest.to_value(),
-        mandate: None,
-        metadata: None,
+        mandate,
+        metadata,
         parent: None,
         task: task.map(|(segments, op_id)| Task { segments, op_id: Some(op_id), from: by }),
     })

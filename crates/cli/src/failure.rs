@@ -154,6 +154,23 @@ impl Failure {
         self
     }
 
+    /// The word that programs know it by.
+    pub(crate) fn word(&self) -> &str {
+        &self.code
+    }
+
+    /// Everything in one line, for those who have only one.
+    pub(crate) fn sentence(&self) -> String {
+        let mut text = self.message.clone();
+        for why in &self.why {
+            text.push_str(&format!(": {why}"));
+        }
+        if let Some(hint) = &self.hint {
+            text.push_str(&format!("; {hint}"));
+        }
+        text
+    }
+
     pub(crate) fn is_silent(&self) -> bool {
         self.silent
     }

@@ -39,6 +39,7 @@ pub(crate) fn run(fork: Fork, around: &Surroundings, screen: &Screen) -> Result<
             created_by: Actor::person("cli"),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             from: from.clone(),
+            cwd: None,
         };
         minke_pod::fork(&state, Moment { now: now(), seed: seed() }, forking)
             .map(|written| (written.entries, written.blobs))

@@ -1,17 +1,13 @@
 //! A directory that is already held: who holds it, whether they yield, and what else there is to do.
 //!
-//! Here: asking the holder to give up its write scope until its next run, and the choice of the person if it does not.
-//! Elsewhere: who may hold what (`registry`), whether a pod yields (`pod`), clones (`exec::clone`).
+//! Here: the choice of the person if the holder does not yield. Elsewhere: asking the holder to give up its write scope
+//! (`host::clear`), who may hold what (`registry`), whether a pod yields (`pod`), clones (`exec::clone`).
 //! Invariant: nothing is taken from a pod that works; headless the holder is named and the exit code is 75
 //! (`a_busy_holder_is_named_and_an_idle_one_yields`).
 
 use std::io::{BufRead, Write};
-use std::path::PathBuf;
-use std::time::{Duration, Instant};
 
-use minke_client::{Connection, Home};
-use minke_policy::overlaps_write;
-use minke_protocol::{Method, Nothing, Subscribe};
+use minke_client::Home;
 use minke_record::{Scope, SessionId};
 use minke_registry::Runtime;
 
@@ -19,10 +15,6 @@ use crate::around::{Surroundings, introduction};
 use crate::failure::{Exit, Failure};
 use crate::screen::{Screen, clean};
 
-/// How long a holder may take to say whether it yields, and until the table shows it.
-const YIELD_WAIT: Duration = Duration::from_secs(5);
-/// How often the table is looked at meanwhile.
-const YIELD_RETRY: Duration = Duration::from_millis(10);
 /// How much of a typed answer is read.
 const ANSWER_BYTES: u64 = 256;
 /// How often somebody is asked again who types something else.
@@ -30,17 +22,7 @@ const ASKED_AGAIN: usize = 3;
 
 /// Somebody who can write where a new pod wants to.
 #[derive(Debug, Clone)]
-pub(crate) struct Held {
-    pub(crate) name: String,
-    pub(crate) session: SessionId,
-    socket: PathBuf,
-    pid: u32,
-    state: String,
-    /// Where both would write.
-    path: String,
-    /// Why it did not yield.
-    why: Option<String>,
-}
+pub(crate) struct Held(minke_host::Held);
 
 /// Where a new pod works, if not in the directory itself.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -61,25 +43,13 @@ pub(crate) enum Choice {
     Work(Place),
 }
 
-/// Makes room for a write scope: whoever holds a part of it and does nothing is asked to yield. Gives the one that does
-/// not. `coming` is the session that wants it; what was lent by it, or below it, does not count.
+/// Makes room for a write scope, or gives the one who does not yield. `coming` is the session that wants it.
 pub(crate) async fn clear(
     home: &Home,
     wanted: &Scope,
     coming: Option<SessionId>,
 ) -> Result<Option<Held>, Failure> {
-    let until = Instant::now() + YIELD_WAIT;
-    while let Some(held) = holder(home, wanted, coming)? {
-        if let Some(why) = ask_to_yield(&held).await? {
-            return Ok(Some(Held { why: Some(why), ..held }));
-        }
-        if Instant::now() >= until {
-            let why = format!("it has not given it up after {} s", YIELD_WAIT.as_secs());
-            return Ok(Some(Held { why: Some(why), ..held }));
-        }
-        tokio::time::sleep(YIELD_RETRY).await;
-    }
-    Ok(None)
+    Ok(minke_host::clear(home, wanted, coming, &introduction()).await?.map(Held))
 }
 
 /// The same for the recorded scope of a session that is about to be started: nobody may be in its way.
@@ -99,50 +69,18 @@ pub(crate) async fn make_way(home: &Home, session: SessionId) -> Result<(), Fail
     }
 }
 
-fn holder(home: &Home, wanted: &Scope, coming: Option<SessionId>) -> Result<Option<Held>, Failure> {
-    let look = Runtime::new(&home.paths).look()?;
-    Ok(look.live.iter().find_map(|live| {
-        let row = &live.row;
-        let own = |session| coming == Some(session);
-        // Everybody below it has its scope from it, also where those between them are dead: the table hands them back.
-        if own(row.session) || row.ancestors.iter().copied().any(own) {
-            return None;
-        }
-        let overlap = overlaps_write(wanted, &row.effective())?;
-        Some(Held {
-            name: row.name.to_string(),
-            session: row.session,
-            socket: row.socket.clone(),
-            pid: row.pid,
-            state: live.state().to_owned(),
-            path: overlap.path,
-            why: None,
-        })
-    }))
-}
-
-/// Why it does not yield; nothing, if it does or is gone.
-async fn ask_to_yield(held: &Held) -> Result<Option<String>, Failure> {
-    let asked = async {
-        let mut connection = Connection::open(&held.socket, Subscribe::None, None, introduction()).await?;
-        connection.ask::<Nothing>(Method::Yield, YIELD_WAIT).await
-    };
-    match asked.await {
-        Ok(Ok(Nothing {})) => Ok(None),
-        Ok(Err(refusal)) => Ok(Some(refusal.message)),
-        Err(e) if e.is_nobody() => Ok(None),
-        Err(e) => Ok(Some(format!("it does not answer: {e}"))),
-    }
-}
-
 impl Held {
+    pub(crate) fn session(&self) -> SessionId {
+        self.0.session
+    }
+
     /// Refused: who, where, and what to do.
     pub(crate) fn failure(&self) -> Failure {
-        let Held { name, session, pid, state, path, .. } = self;
+        let minke_host::Held { name, session, pid, state, path, .. } = &self.0;
         let failure = Failure::new(Exit::TryLater, format!("`{name}` holds {path}"))
             .code("held")
             .why(format!("it is {state} there (session s_{session}, process {pid}), and only one pod writes in one place"));
-        let failure = match &self.why {
+        let failure = match &self.0.why {
             Some(why) => failure.why(format!("it was asked to yield: {why}")),
             None => failure,
         };
@@ -157,7 +95,8 @@ impl Held {
         if screen.json || !around.stdin_terminal || !around.stderr_terminal {
             return Err(self.failure());
         }
-        screen.warn(&format!("`{}` ({}, s_{}) holds {}", self.name, self.state, self.session, self.path));
+        let minke_host::Held { name, session, state, path, .. } = &self.0;
+        screen.warn(&format!("`{name}` ({state}, s_{session}) holds {path}"));
         for _ in 0..ASKED_AGAIN {
             match ask("(a)ttach to it, open (r)ead-only, work in a (c)lone, or (q)uit? ")?.as_str() {
                 "a" | "attach" => return Ok(Choice::Attach),

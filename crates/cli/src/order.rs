@@ -8,11 +8,10 @@ use minke_record::Actor;
 use minke_session::StoreError;
 use serde_json::{Value, json};
 
-use crate::around::{Surroundings, introduction, seed};
+use crate::around::{Surroundings, introduction};
 use crate::failure::{Exit, Failure};
 use crate::screen::Screen;
 use crate::spoken::without_secrets;
-use crate::visit::step;
 
 #[derive(Debug, Args)]
 pub(crate) struct Order {
@@ -61,7 +60,7 @@ pub(crate) async fn cancel(order: Order, around: &Surroundings, screen: &Screen)
     if found.live.is_none() {
         let reason = order.detail.clone().unwrap_or_else(|| "cancelled".to_owned());
         without_secrets(&[&reason], Vec::new(), around)?;
-        let abandon = step(Visit::Abandon { reason }, Actor::person("cli"), seed());
+        let abandon = minke_host::step(Visit::Abandon { reason }, Actor::person("cli"));
         match visit(&home, found.session, &*abandon) {
             Ok(()) => return say(screen, "given up", &order.name, json!({})),
             // A pod has come to life meanwhile: it is told.

@@ -7,7 +7,7 @@ use minke_record::limits::TEXT_BYTES;
 use minke_record::{Actor, InputSegment, Text};
 use serde_json::json;
 
-use crate::around::{Surroundings, ids, introduction, seed};
+use crate::around::{Surroundings, ids, introduction};
 use crate::exec::read_stdin;
 use crate::failure::{Exit, Failure};
 use crate::held::make_way;
@@ -79,7 +79,7 @@ pub(crate) async fn run(send: Send, around: &Surroundings, screen: &Screen) -> R
     };
     let op_id = send.op_id.unwrap_or_else(|| ids().next_uuid().to_string());
     // Whatever the mode, a session that sleeps has no run to wait for.
-    let visit = queue_step(input.clone(), Some(op_id.clone()), Actor::person("cli"), seed());
+    let visit = queue_step(input.clone(), Some(op_id.clone()), Actor::person("cli"));
     let delivery = Delivery {
         session,
         method: Method::Run(Run { input, mode, op_id: Some(op_id.clone()) }),

@@ -1,28 +1,29 @@
-//! `minke thread`: conversations of this user, living or not: listed, searched, looked at, named, put away.
+//! `minke thread`: conversations of this user, living or not. Every subcommand is a request to the host's engine, in this
+//! process; with `--json` its answer is what a program gets through any other door.
 //!
-//! Elsewhere: what a session amounts to (`thread`), the file that lists and searches read (`index`), live pods (`ps`).
+//! Elsewhere: the requests (`host`), the file that lists and searches read (`index`), live pods (`ps`), how the answers
+//! look (`threads_shown`).
 //! Invariant: what is listed is what the logs say, whatever became of the index
 //! (`lists_and_searches_follow_the_logs`).
 
-use clap::{Args, Subcommand, ValueEnum};
-use minke_client::{Delivery, Home, deliver, find, visit};
-use minke_index::{Index, IndexError, Only, Place, Query};
-use minke_pod::Visit;
-use minke_protocol::{Method, Set};
-use minke_record::{Actor, PodName, SessionId};
-use minke_session::StoreError;
-use minke_thread::{Summary, Thread, ThreadStatus};
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+use minke_client::{FindError, find};
+use minke_host::{Engine, Fault};
+use minke_index::{Index, IndexError};
+use minke_record::{Actor, PodName};
 use serde_json::{Value, json};
 
-use crate::around::{Surroundings, introduction, now, seed};
+use crate::around::Surroundings;
+use crate::exec::read_stdin;
 use crate::failure::{Exit, Failure};
+use crate::referred::Here;
 use crate::screen::Screen;
-use crate::visit::step;
+use crate::threads_shown as shown;
 
-/// How many are shown if nobody says.
+/// How many hits are shown if nobody says.
 const LIMIT: usize = 50;
-/// Pages that are looked through for threads of one status.
-const PAGES: usize = 100;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Threads {
@@ -32,18 +33,36 @@ pub(crate) enum Threads {
     Show(Named),
     /// Messages in which all these words stand
     Search(Search),
+    /// What was said, and pages of the log
+    Read(Read),
+    /// Make a thread; nothing runs until something is said in it
+    Create(Create),
+    /// Make sure that a thread's pod runs
+    Resume(Resume),
+    /// A new thread that begins where this one stands
+    Fork(Fork),
+    /// Say something in a thread; gives the run or its place in the queue at once
+    Message(Message),
     /// Give a thread another name
     Name(Rename),
     /// Put a thread away: lists leave it out
     Archive(Named),
     /// Take a thread out again
     Unarchive(Named),
+    /// Stop its pod and move it to the trash
+    Delete(Named),
+    /// What the thread is to go on for
+    #[command(subcommand)]
+    Goal(Goal),
+    /// Named points in a thread
+    #[command(subcommand)]
+    Checkpoint(Checkpoint),
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct List {
     /// Only archived ones
-    #[arg(long, conflicts_with = "all")]
+    #[arg(long, conflicts_with_all = ["all", "status"])]
     archived: bool,
     /// Archived ones, too
     #[arg(long, short)]
@@ -51,24 +70,18 @@ pub(crate) struct List {
     /// Only those that work here
     #[arg(long)]
     here: bool,
-    /// Only those that are doing this
+    /// Only those that are doing this: running, waiting, paused, interrupted or idle; completed, failed or archived
     #[arg(long)]
-    status: Option<StatusWord>,
-    /// How many at most
-    #[arg(long, short = 'n', default_value_t = LIMIT)]
-    limit: usize,
+    status: Option<String>,
+    /// Only those in which somebody said these words
+    #[arg(long, value_name = "WORDS")]
+    query: Option<String>,
+    /// How many at most (default: 50)
+    #[arg(long, short = 'n')]
+    limit: Option<usize>,
     /// Go on where a page ended (`next_cursor`)
     #[arg(long)]
     cursor: Option<String>,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum StatusWord {
-    Running,
-    Waiting,
-    Paused,
-    Interrupted,
-    Idle,
 }
 
 #[derive(Debug, Args)]
@@ -95,20 +108,378 @@ pub(crate) struct Search {
     limit: usize,
 }
 
+#[derive(Debug, Args)]
+pub(crate) struct Read {
+    /// The thread: a pod's name, a session's id or its beginning
+    name: String,
+    /// The first entry of the page (with --json)
+    #[arg(long, value_name = "SEQ")]
+    from: Option<u64>,
+    /// How many entries at most (with --json; default: 100)
+    #[arg(long, short = 'n')]
+    limit: Option<usize>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Create {
+    /// PROVIDER/MODEL
+    #[arg(long)]
+    model: Option<String>,
+    /// Whose model it must be
+    #[arg(long, value_name = "PROVIDER")]
+    model_provider: Option<String>,
+    /// The directory to work in (default: this one)
+    #[arg(long, value_name = "DIR")]
+    cwd: Option<PathBuf>,
+    #[arg(long)]
+    profile: Option<String>,
+    #[arg(long)]
+    name: Option<String>,
+    /// JSON that is kept with the thread
+    #[arg(long, value_name = "JSON")]
+    metadata: Option<String>,
+    /// A file with a list of items or `{role, content}`: the conversation so far; `-` reads it from stdin
+    #[arg(long, value_name = "FILE")]
+    history: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+struct Otherwise {
+    /// Another model from now on
+    #[arg(long)]
+    model: Option<String>,
+    /// Another posture from now on: plan, deny, ask, auto or full
+    #[arg(long)]
+    posture: Option<String>,
+    /// Another fence from now on: scope or read_only
+    #[arg(long)]
+    sandbox: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Resume {
+    /// The thread: a pod's name, a session's id or its beginning
+    name: String,
+    #[command(flatten)]
+    otherwise: Otherwise,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Fork {
+    /// The thread: a pod's name, a session's id or its beginning
+    name: String,
+    /// The last entry that both share (default: the newest)
+    #[arg(long, value_name = "SEQ")]
+    at: Option<u64>,
+    /// The fork's name (default: the parent's)
+    #[arg(long = "name", value_name = "NAME")]
+    new_name: Option<String>,
+    /// Another directory of the same workspace
+    #[arg(long, value_name = "DIR")]
+    cwd: Option<PathBuf>,
+    #[command(flatten)]
+    otherwise: Otherwise,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Message {
+    /// The thread: a pod's name, a session's id or its beginning
+    name: String,
+    /// What to say; `-` reads it from stdin
+    text: String,
+    /// While a run is going on: queue (default), steer, interrupt or reject
+    #[arg(long)]
+    mode: Option<String>,
+    /// Take the text as it is: no `@path`, `#knowledge` or `/skill` in it refers to anything
+    #[arg(long)]
+    literal: bool,
+    /// The same id twice is acted on once
+    #[arg(long, value_name = "ID")]
+    op_id: Option<String>,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Goal {
+    /// Set it: runs go on until it is reached
+    Set { name: String, objective: String },
+    /// Show it
+    Get(Named),
+    /// Take it away
+    Clear(Named),
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Checkpoint {
+    /// Save one, with JSON that is given back when it is loaded
+    Save {
+        name: String,
+        /// Its id (default: a new one)
+        id: Option<String>,
+        #[arg(long, value_name = "JSON")]
+        state: Option<String>,
+    },
+    /// Show one; without an id, where the thread stands
+    Load { name: String, id: Option<String> },
+    /// All of them, newest first
+    List(Named),
+}
+
 pub(crate) async fn run(threads: Threads, around: &Surroundings, screen: &Screen) -> Result<Exit, Failure> {
-    let home = around.home()?;
+    let desk = Asking { engine: crate::desk::engine(around)?, around, screen };
     match threads {
-        Threads::List(wanted) => list(&wanted, &home, around, screen),
-        Threads::Show(named) => show(&named.name, &home, screen),
-        Threads::Search(wanted) => search(&wanted, &home, screen),
-        Threads::Name(rename) => {
-            let set = Set { name: Some(rename.to.clone()), ..Set::default() };
-            let to = format!("is called {} now", rename.to);
-            change(&home, &rename.name, (set, Visit::Rename(rename.to)), &to, screen).await
+        Threads::List(list) => desk.list(&list).await,
+        Threads::Search(wanted) => desk.search(&wanted).await,
+        Threads::Show(named) => {
+            let answer =
+                desk.ask("read", json!({ "thread_id": desk.meant(&named.name)?, "limit": 1 })).await?;
+            desk.tell(&answer, |answer| shown::thread(&answer["thread"], screen))
         }
-        Threads::Archive(named) => archive(&home, &named.name, true, screen).await,
-        Threads::Unarchive(named) => archive(&home, &named.name, false, screen).await,
+        Threads::Read(read) => {
+            let fields =
+                json!({ "thread_id": desk.meant(&read.name)?, "from_seq": read.from, "limit": read.limit });
+            let answer = desk.ask("read", fields).await?;
+            desk.tell(&answer, |answer| shown::history(&answer["data"]["history"], screen))
+        }
+        Threads::Create(create) => desk.create(&create).await,
+        Threads::Resume(resume) => {
+            let fields = otherwise(json!({ "thread_id": desk.meant(&resume.name)? }), &resume.otherwise);
+            let answer = desk.ask("resume", fields).await?;
+            desk.tell(&answer, |answer| said(answer, screen, "its pod runs"))
+        }
+        Threads::Fork(fork) => desk.fork(&fork).await,
+        Threads::Message(message) => desk.message(message).await,
+        Threads::Name(rename) => {
+            let fields = json!({ "thread_id": desk.meant(&rename.name)?, "name": rename.to.as_str() });
+            let answer = desk.ask("set_name", fields).await?;
+            desk.tell(&answer, |answer| said(answer, screen, &format!("is called {} now", rename.to)))
+        }
+        Threads::Archive(named) => desk.one("archive", &named, "is archived").await,
+        Threads::Unarchive(named) => desk.one("unarchive", &named, "is out again").await,
+        Threads::Delete(named) => desk.one("delete", &named, "is in the trash").await,
+        Threads::Goal(goal) => desk.goal(goal).await,
+        Threads::Checkpoint(checkpoint) => desk.checkpoint(checkpoint).await,
     }
+}
+
+/// Somebody who asks at the command line.
+struct Asking<'a> {
+    engine: Engine,
+    around: &'a Surroundings,
+    screen: &'a Screen,
+}
+
+impl Asking<'_> {
+    /// Whoever is not there is left to the engine, which says so as through every door.
+    fn meant(&self, word: &str) -> Result<String, Failure> {
+        match find(&self.around.home()?, word) {
+            Ok(found) => Ok(format!("s_{}", found.session)),
+            Err(FindError::Nobody { .. } | FindError::NoSession { .. }) => Ok(word.to_owned()),
+            Err(other) => Err(other.into()),
+        }
+    }
+
+    async fn ask(&self, kind: &str, mut fields: Value) -> Result<Value, Failure> {
+        if let Some(fields) = fields.as_object_mut() {
+            fields.retain(|_, value| !value.is_null());
+        }
+        let by = Actor::person("cli");
+        self.engine.call(&format!("thread/{kind}"), fields, &by).await.map_err(|fault| self.refused(fault))
+    }
+
+    /// A refusal that is an answer is printed as one, for programs.
+    fn refused(&self, fault: Fault) -> Failure {
+        let failure = Failure::from(fault.clone());
+        match fault.answer.filter(|_| self.screen.json) {
+            Some(answer) => match self.screen.object(&answer) {
+                Ok(()) => Failure::said(failure.exit),
+                Err(unread) => unread,
+            },
+            None if fault.code == minke_record::ErrorCode::NotFound => {
+                failure.hint("`minke thread list --all` lists the threads")
+            }
+            None => failure,
+        }
+    }
+
+    fn tell(
+        &self,
+        answer: &Value,
+        human: impl FnOnce(&Value) -> Result<(), Failure>,
+    ) -> Result<Exit, Failure> {
+        if self.screen.json {
+            self.screen.object(answer)?;
+        } else {
+            human(answer)?;
+        }
+        Ok(Exit::Done)
+    }
+
+    async fn one(&self, kind: &str, named: &Named, word: &str) -> Result<Exit, Failure> {
+        let answer = self.ask(kind, json!({ "thread_id": self.meant(&named.name)? })).await?;
+        self.tell(&answer, |answer| said(answer, self.screen, word))
+    }
+
+    async fn list(&self, list: &List) -> Result<Exit, Failure> {
+        let fields = json!({
+            "include_archived": list.all,
+            "limit": list.limit,
+            "cursor": list.cursor,
+            "cwd": list.here.then(|| self.around.cwd.clone()),
+            "status": if list.archived { Some("archived") } else { list.status.as_deref() },
+            "query": list.query,
+        });
+        let mut answer = self.ask("list", fields).await?;
+        for notice in answer["data"]["notices"].as_array().into_iter().flatten() {
+            self.screen.warn(notice.as_str().unwrap_or_default());
+        }
+        // Also where it stood before there was an API.
+        answer["next_cursor"] = answer["data"]["next_cursor"].clone();
+        self.tell(&answer, |answer| shown::list(answer, self.screen))
+    }
+
+    async fn search(&self, search: &Search) -> Result<Exit, Failure> {
+        let found = self.engine.search(search.words.join(" "), search.limit).await?;
+        for notice in &found.notices {
+            self.screen.warn(notice);
+        }
+        let hits: Vec<Value> = found
+            .value
+            .iter()
+            .map(|hit| {
+                let id = format!("s_{}", hit.session);
+                json!({ "thread_id": id, "seq": hit.seq, "role": hit.role, "snippet": hit.snippet })
+            })
+            .collect();
+        self.tell(&json!({ "hits": hits }), |answer| shown::hits(&answer["hits"], self.screen))
+    }
+
+    async fn create(&self, create: &Create) -> Result<Exit, Failure> {
+        let cwd =
+            create.cwd.as_ref().map_or_else(|| self.around.cwd.clone(), |cwd| self.around.cwd.join(cwd));
+        let history = match &create.history {
+            Some(path) => Some(self.history(path)?),
+            None => None,
+        };
+        let fields = json!({
+            "model": create.model,
+            "model_provider": create.model_provider,
+            "cwd": cwd,
+            "profile": create.profile,
+            "name": create.name,
+            "metadata": create.metadata.as_deref().map(|text| as_json("--metadata", text)).transpose()?,
+            "history": history,
+        });
+        let answer = self.ask("create", fields).await?;
+        self.tell(&answer, |answer| {
+            let id = answer["thread_id"].as_str().unwrap_or_default();
+            self.screen.line(id)?;
+            self.screen.note(&format!("made; `minke thread message {id} \"…\"` says something in it"));
+            Ok(())
+        })
+    }
+
+    fn history(&self, path: &std::path::Path) -> Result<Value, Failure> {
+        let text = if path.as_os_str() == "-" {
+            read_stdin()?
+        } else {
+            let path = self.around.cwd.join(path);
+            std::fs::read_to_string(&path)
+                .map_err(|e| Failure::usage(format!("cannot read {}", path.display())).why(e))?
+        };
+        as_json("--history", &text)
+    }
+
+    async fn fork(&self, fork: &Fork) -> Result<Exit, Failure> {
+        let fields = json!({
+            "thread_id": self.meant(&fork.name)?,
+            "at_seq": fork.at,
+            "name": fork.new_name,
+            "cwd": fork.cwd.as_ref().map(|cwd| self.around.cwd.join(cwd)),
+        });
+        let answer = self.ask("fork", otherwise(fields, &fork.otherwise)).await?;
+        self.tell(&answer, |answer| {
+            let id = answer["thread_id"].as_str().unwrap_or_default();
+            self.screen.line(id)?;
+            self.screen.note(&format!("forked; `minke thread message {id} \"…\"` goes on there"));
+            Ok(())
+        })
+    }
+
+    async fn message(&self, message: Message) -> Result<Exit, Failure> {
+        let text = if message.text == "-" { read_stdin()? } else { message.text };
+        let id = self.meant(&message.name)?;
+        let session = id.strip_prefix("s_").and_then(|id| id.parse().ok());
+        let input = match session.filter(|_| !message.literal) {
+            Some(session) => json!(Here::of(session, &self.around.home()?, self.around)?.said(&text)),
+            None => json!(text),
+        };
+        let fields = json!({ "thread_id": id, "input": input, "mode": message.mode, "op_id": message.op_id });
+        let answer = self.ask("message", fields).await?;
+        self.tell(&answer, |answer| {
+            let how = if answer["data"].get("queued").is_some() { "waits its turn" } else { "runs" };
+            self.screen
+                .note(&format!("{}: it {how} · `minke tail {0}` shows what comes of it", message.name));
+            Ok(())
+        })
+    }
+
+    async fn goal(&self, goal: Goal) -> Result<Exit, Failure> {
+        match goal {
+            Goal::Set { name, objective } => {
+                let fields = json!({ "thread_id": self.meant(&name)?, "objective": objective });
+                let answer = self.ask("goal_set", fields).await?;
+                self.tell(&answer, |answer| said(answer, self.screen, "has a goal"))
+            }
+            Goal::Get(named) => {
+                let answer = self.ask("goal_get", json!({ "thread_id": self.meant(&named.name)? })).await?;
+                self.tell(&answer, |answer| match answer["data"]["goal"]["objective"].as_str() {
+                    Some(objective) => self.screen.line(objective),
+                    None => said(answer, self.screen, "has no goal"),
+                })
+            }
+            Goal::Clear(named) => self.one("goal_clear", &named, "has no goal").await,
+        }
+    }
+
+    async fn checkpoint(&self, checkpoint: Checkpoint) -> Result<Exit, Failure> {
+        match checkpoint {
+            Checkpoint::Save { name, id, state } => {
+                let state = state.as_deref().map(|text| as_json("--state", text)).transpose()?;
+                let fields = json!({ "thread_id": self.meant(&name)?, "checkpoint_id": id, "state": state });
+                let answer = self.ask("checkpoint_save", fields).await?;
+                self.tell(&answer, |answer| shown::checkpoint(&answer["data"]["checkpoint"], self.screen))
+            }
+            Checkpoint::Load { name, id } => {
+                let fields = json!({ "thread_id": self.meant(&name)?, "checkpoint_id": id });
+                let answer = self.ask("checkpoint_load", fields).await?;
+                self.tell(&answer, |answer| shown::checkpoint(&answer["data"]["checkpoint"], self.screen))
+            }
+            Checkpoint::List(named) => {
+                let answer =
+                    self.ask("checkpoint_list", json!({ "thread_id": self.meant(&named.name)? })).await?;
+                self.tell(&answer, |answer| {
+                    let points = answer["data"]["checkpoints"].as_array();
+                    points.into_iter().flatten().try_for_each(|point| shown::checkpoint(point, self.screen))
+                })
+            }
+        }
+    }
+}
+
+fn otherwise(mut fields: Value, otherwise: &Otherwise) -> Value {
+    fields["model"] = json!(otherwise.model);
+    fields["approval_policy"] = json!(otherwise.posture);
+    fields["sandbox"] = json!(otherwise.sandbox);
+    fields
+}
+
+fn said(answer: &Value, screen: &Screen, word: &str) -> Result<(), Failure> {
+    screen.note(&format!("{} {word}", answer["thread_id"].as_str().unwrap_or_default()));
+    Ok(())
+}
+
+fn as_json(option: &str, text: &str) -> Result<Value, Failure> {
+    serde_json::from_str(text).map_err(|e| Failure::usage(format!("{option} is no JSON")).why(e))
 }
 
 /// `minke index rebuild`
@@ -136,220 +507,6 @@ pub(crate) fn rebuild(_: &Indexes, around: &Surroundings, screen: &Screen) -> Re
 }
 
 const FILE: &str = "index.sqlite";
-
-/// The index as the logs are now, with what had to be said about it.
-fn fresh(home: &Home, screen: &Screen) -> Result<Index, Failure> {
-    let (opened, refreshed) = Index::fresh(&home.paths.data.join(FILE), home.store.as_ref())?;
-    if let Some(aside) = opened.set_aside {
-        screen.warn(&format!("the index was damaged and was made anew; the old one is {}", aside.display()));
-    }
-    for unread in refreshed.unread {
-        screen.warn(&format!("s_{} is left out: {}", unread.session, unread.why));
-    }
-    Ok(opened.index)
-}
-
-/// Reads from the index; what turns out to be damaged only then is made anew, once.
-fn from_index<T>(
-    home: &Home,
-    screen: &Screen,
-    read: impl Fn(&Index) -> Result<T, IndexError>,
-) -> Result<T, Failure> {
-    match read(&fresh(home, screen)?) {
-        Err(IndexError::Damaged { .. }) => {
-            Index::anew(&home.paths.data.join(FILE))?;
-            Ok(read(&fresh(home, screen)?)?)
-        }
-        other => Ok(other?),
-    }
-}
-
-/// A thread, with whether somebody holds it now.
-fn thread(home: &Home, summary: &Summary) -> Result<Option<Thread>, Failure> {
-    let Some(session) = summary.session else { return Ok(None) };
-    let held = match home.store.holder(session) {
-        Ok(holder) => holder.is_some(),
-        Err(StoreError::NotFound { .. }) => return Ok(None),
-        Err(other) => return Err(other.into()),
-    };
-    let path = home.paths.sessions().join(session.to_string());
-    Ok(summary.thread(held, Some(path.to_string_lossy().into_owned())))
-}
-
-fn list(list: &List, home: &Home, around: &Surroundings, screen: &Screen) -> Result<Exit, Failure> {
-    let only = match (list.archived, list.all) {
-        (true, _) => Only::Archived,
-        (_, true) => Only::All,
-        _ => Only::Unarchived,
-    };
-    let after = list.cursor.as_deref().map(Place::read).transpose()?;
-    let cwd = list.here.then(|| around.cwd.to_string_lossy().into_owned());
-    let mut query = Query { only, cwd, limit: list.limit.max(1), after };
-    let (mut threads, mut next) = (Vec::new(), None);
-    // A status is not in the index: whether somebody lives is only known now.
-    for _ in 0..PAGES {
-        let page = from_index(home, screen, |index| index.list(&query))?;
-        for summary in &page.summaries {
-            if let Some(thread) = thread(home, summary)?
-                && list.status.is_none_or(|status| status.is(thread.status))
-                && threads.len() < list.limit.max(1)
-            {
-                threads.push(thread);
-            }
-        }
-        next = page.next;
-        query.after = page.next;
-        if threads.len() >= list.limit.max(1) || next.is_none() {
-            break;
-        }
-    }
-    if screen.json {
-        let next = next.map(|place| place.written());
-        screen.object(&json!({ "threads": threads, "next_cursor": next }))?;
-        return Ok(Exit::Done);
-    }
-    if threads.is_empty() {
-        screen.note("no thread is like that; `minke exec \"…\"` begins one");
-    }
-    for thread in &threads {
-        screen.line(&line(thread))?;
-    }
-    if let Some(next) = next {
-        screen.note(&format!("more: `--cursor {}`", next.written()));
-    }
-    Ok(Exit::Done)
-}
-
-/// `idle         5m  tale            fix the parser`
-fn line(thread: &Thread) -> String {
-    let seconds = (now() / 1_000).saturating_sub(thread.updated_at);
-    let age = match seconds {
-        0..60 => format!("{seconds}s"),
-        60..3_600 => format!("{}m", seconds / 60),
-        3_600..86_400 => format!("{}h", seconds / 3_600),
-        _ => format!("{}d", seconds / 86_400),
-    };
-    let away = if thread.archived { " (archived)" } else { "" };
-    let name = thread.name.as_deref().unwrap_or(&thread.id);
-    format!("{:<11} {age:>5}  {name:<20} {}{away}", word(thread.status), thread.preview)
-}
-
-fn word(status: ThreadStatus) -> &'static str {
-    match status {
-        ThreadStatus::Running => "running",
-        ThreadStatus::Waiting => "waiting",
-        ThreadStatus::Paused => "paused",
-        ThreadStatus::Interrupted => "interrupted",
-        ThreadStatus::Idle => "idle",
-    }
-}
-
-impl StatusWord {
-    fn is(self, status: ThreadStatus) -> bool {
-        matches!(
-            (self, status),
-            (StatusWord::Running, ThreadStatus::Running)
-                | (StatusWord::Waiting, ThreadStatus::Waiting)
-                | (StatusWord::Paused, ThreadStatus::Paused)
-                | (StatusWord::Interrupted, ThreadStatus::Interrupted)
-                | (StatusWord::Idle, ThreadStatus::Idle)
-        )
-    }
-}
-
-fn show(name: &str, home: &Home, screen: &Screen) -> Result<Exit, Failure> {
-    let session = find(home, name)?.session;
-    let summary = from_index(home, screen, |index| index.one(session))?;
-    let thread = match &summary {
-        Some(summary) => thread(home, summary)?,
-        None => None,
-    };
-    let Some(thread) = thread else {
-        return Err(Failure::new(Exit::Failed, format!("nothing can be read of session s_{session}"))
-            .code("not_found")
-            .hint(format!("`minke log verify s_{session}` says what is wrong")));
-    };
-    let value = serde_json::to_value(&thread)
-        .map_err(|e| Failure::new(Exit::Failed, "a thread cannot be written as JSON").why(e))?;
-    if screen.json {
-        screen.object(&value)?;
-        return Ok(Exit::Done);
-    }
-    for (key, value) in value.as_object().into_iter().flatten() {
-        let shown = match value {
-            Value::String(text) => text.clone(),
-            other => other.to_string(),
-        };
-        screen.line(&format!("{key:<15} {shown}"))?;
-    }
-    Ok(Exit::Done)
-}
-
-fn search(search: &Search, home: &Home, screen: &Screen) -> Result<Exit, Failure> {
-    let words = search.words.join(" ");
-    let hits = from_index(home, screen, |index| index.search(&words, search.limit))?;
-    if screen.json {
-        let hits = hits.iter().map(|hit| {
-            json!({ "thread_id": format!("s_{}", hit.session), "seq": hit.seq, "role": hit.role, "snippet": hit.snippet })
-        });
-        screen.object(&json!({ "hits": hits.collect::<Vec<Value>>() }))?;
-        return Ok(Exit::Done);
-    }
-    if hits.is_empty() {
-        screen.note("nobody said that");
-    }
-    for hit in &hits {
-        screen.line(&format!(
-            "{}  {:<9} {}",
-            short(hit.session),
-            hit.role,
-            hit.snippet.replace('\n', " ")
-        ))?;
-    }
-    Ok(Exit::Done)
-}
-
-fn short(session: SessionId) -> String {
-    format!("s_{session}")
-}
-
-async fn archive(home: &Home, name: &str, away: bool, screen: &Screen) -> Result<Exit, Failure> {
-    let set = Set { archived: Some(away), ..Set::default() };
-    let word = if away { "is archived" } else { "is out again" };
-    change(home, name, (set, Visit::Archive(away)), word, screen).await
-}
-
-/// Tells a live pod, or writes it where nobody lives, waking nobody.
-async fn change(
-    home: &Home,
-    name: &str,
-    (set, left): (Set, Visit),
-    word: &str,
-    screen: &Screen,
-) -> Result<Exit, Failure> {
-    let found = find(home, name)?;
-    let mut written = false;
-    if found.live.is_none() {
-        let step = step(left, Actor::person("cli"), seed());
-        match visit(home, found.session, &*step) {
-            Ok(()) => written = true,
-            // A pod has come to life meanwhile: it is told.
-            Err(minke_client::DeliverError::Store(StoreError::Held { .. })) => {}
-            Err(other) => return Err(other.into()),
-        }
-    }
-    if !written {
-        let method = Method::Set(Box::new(set));
-        deliver(home, Delivery { session: found.session, method, client: introduction(), visit: None })
-            .await?;
-    }
-    if screen.json {
-        screen.object(&json!({ "thread_id": format!("s_{}", found.session), "status": "ok" }))?;
-    } else {
-        screen.note(&format!("{name} {word}"));
-    }
-    Ok(Exit::Done)
-}
 
 impl From<IndexError> for Failure {
     fn from(error: IndexError) -> Failure {

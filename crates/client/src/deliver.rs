@@ -43,7 +43,7 @@ pub struct Home {
 
 /// Makes the step of a visit from the entries of an open log: `opened{as: visit}` and the change. Without entries
 /// nothing is written: the log holds it already.
-pub type VisitStep<'a> = dyn Fn(&[Sealed]) -> Result<Visited, Refusal> + 'a;
+pub type VisitStep<'a> = dyn Fn(&[Sealed]) -> Result<Visited, Refusal> + Send + Sync + 'a;
 
 /// The step of a visit.
 #[derive(Debug, Clone, Default, PartialEq)]

@@ -64,6 +64,7 @@ impl Errands {
                     created_by,
                     version: env!("CARGO_PKG_VERSION").to_owned(),
                     from: from.clone(),
+                    cwd: None,
                 };
                 make_fork(library, at, id, moment, forking)
             },

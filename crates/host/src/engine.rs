@@ -1,16 +1,21 @@
 //! The engine: every request that can be made, by name, however it came in.
 //!
-//! HTTP, stdio and the command line call `Engine::call` and nothing else, so that they cannot answer differently.
+//! HTTP, stdio and the command line call `Engine::call` and nothing else, so that they cannot answer differently
+//! (`every_verb_answers_alike_through_engine_stdio_and_command_line`).
 
 use std::os::fd::OwnedFd;
-use std::path::PathBuf;
-use std::sync::Arc;
+use std::path::{Path, PathBuf};
+use std::process::Child;
+use std::sync::{Arc, Mutex, PoisonError};
 
-use minke_client::Home;
+use minke_client::{Home, Launched};
 use minke_record::{Actor, ErrorCode, SessionId};
 use serde_json::Value;
 
+use crate::answer::missing;
 use crate::fault::Fault;
+use crate::look;
+use crate::request::{KINDS, Override, ThreadName, ThreadRequest, object, quoted};
 use crate::watch::QuietPlaces;
 
 /// What somebody said of a thread that is to be made.
@@ -18,8 +23,10 @@ use crate::watch::QuietPlaces;
 pub struct NewThread {
     pub cwd: Option<PathBuf>,
     pub name: Option<String>,
-    /// `provider/model`.
+    /// `provider/model`, or what the catalog takes for one.
     pub model: Option<String>,
+    /// Whose model it must be, where only that was said.
+    pub provider: Option<String>,
     pub profile: Option<String>,
     pub posture: Option<String>,
     pub metadata: Option<Value>,
@@ -27,10 +34,25 @@ pub struct NewThread {
     pub ephemeral: bool,
 }
 
-/// Makes sessions: what files and configuration say of a new one is the binary's to find out.
+/// Makes sessions, and knows what files and configuration say: the binary's to find out.
 pub trait Maker: Send + Sync {
     /// Writes the first step of a session and gives its lease.
     fn make(&self, new: NewThread, by: &Actor) -> Result<(SessionId, OwnedFd), Fault>;
+
+    /// The reference of a model as a session keeps it, or why a pod in `cwd` could not have it.
+    fn model(&self, reference: &str, cwd: &Path) -> Result<String, Fault>;
+
+    /// Refuses texts in which a known secret stands, before they are written.
+    fn without_secrets(&self, texts: &[&str]) -> Result<(), Fault>;
+
+    /// The catalog.
+    fn models(&self) -> Result<Value, Fault>;
+
+    /// Every key with its value and its origin, as a new pod in `cwd` would get it.
+    fn config(&self, cwd: Option<&Path>) -> Result<Value, Fault>;
+
+    /// Changes the person's own configuration (`None` takes a key out), and says what was persisted.
+    fn configure(&self, key: &str, value: Option<&Value>) -> Result<Value, Fault>;
 }
 
 /// Everything that can be asked.
@@ -38,17 +60,129 @@ pub trait Maker: Send + Sync {
 pub struct Engine {
     pub(crate) home: Home,
     pub(crate) maker: Arc<dyn Maker>,
+    /// Pods that were started here. They belong to nobody, but whoever started a process has to hear of its end.
+    started: Arc<Mutex<Vec<Child>>>,
     pub(crate) quiet: QuietPlaces,
 }
 
 impl Engine {
+    /// Every method, as JSON-RPC names it. `thread` takes the tag `kind`; `thread/<kind>` is the same without it.
+    pub const METHODS: &'static [&'static str] = &[
+        "thread",
+        "prompt",
+        "tool/invoke",
+        "approval/answer",
+        "asks",
+        "asks/answer",
+        "pods",
+        "pods/get",
+        "pods/stop",
+        "pods/send",
+        "models",
+        "config",
+        "config/set",
+    ];
+
     pub fn new(home: Home, maker: Arc<dyn Maker>) -> Engine {
-        Engine { home, maker, quiet: QuietPlaces::default() }
+        Engine { home, maker, started: Arc::default(), quiet: QuietPlaces::default() }
     }
 
-    /// Answers one request. `method` is a name of the JSON-RPC list without the kind (`thread`, `prompt`, `asks`, …).
+    /// Whether there is such a method.
+    pub fn knows(method: &str) -> bool {
+        match method.strip_prefix("thread/") {
+            Some(kind) => KINDS.contains(&kind),
+            None => Engine::METHODS.contains(&method),
+        }
+    }
+
+    /// Answers one request. `method` is a name of the JSON-RPC list (`thread`, `thread/list`, `prompt`, `asks`, …).
     pub async fn call(&self, method: &str, params: Value, by: &Actor) -> Result<Value, Fault> {
-        let _ = (params, by, &self.home, &self.maker);
-        Err(Fault::new(ErrorCode::NotFound, format!("there is no method `{method}`")))
+        self.reap();
+        match method {
+            "thread" => Box::pin(self.thread(ThreadRequest::read(params)?, by)).await,
+            "prompt" => Box::pin(self.prompt(params, by)).await,
+            "tool/invoke" => Box::pin(self.tool_invoke(params, by)).await,
+            "approval/answer" | "asks/answer" => Box::pin(self.answer(method, params, by)).await,
+            "asks" => self.asks(params).await,
+            "pods" => self.pods(params),
+            "pods/get" => self.pod(params, by).await,
+            "pods/stop" => self.pod_stop(params, by).await,
+            "pods/send" => Box::pin(self.pod_send(params, by)).await,
+            "models" | "config" | "config/set" => self.settings(method, params).await,
+            other => match other.strip_prefix("thread/") {
+                Some(kind) => {
+                    let request = ThreadRequest::of(kind, object(params)?)?;
+                    Box::pin(self.thread(request, by)).await
+                }
+                None => Err(Fault::new(
+                    ErrorCode::NotFound,
+                    format!(
+                        "there is no method `{}`; there are {}",
+                        quoted(other),
+                        Engine::METHODS.join(", ")
+                    ),
+                )),
+            },
+        }
+    }
+
+    async fn thread(&self, request: ThreadRequest, by: &Actor) -> Result<Value, Fault> {
+        let answer = match request {
+            ThreadRequest::Create(new) => self.create(*new, "created", by).await?,
+            ThreadRequest::Start(new) => self.create(*new, "started", by).await?,
+            ThreadRequest::Resume(resume) => self.resume(*resume, by).await?,
+            ThreadRequest::Fork(fork) => self.fork(*fork, by).await?,
+            ThreadRequest::List(list) => self.list(list).await?,
+            ThreadRequest::Read(read) => self.read(read).await?,
+            ThreadRequest::SetName(named) => self.set_name(named, by).await?,
+            ThreadRequest::Archive(one) => self.archive(one, true, by).await?,
+            ThreadRequest::Unarchive(one) => self.archive(one, false, by).await?,
+            ThreadRequest::Delete(one) => self.delete(one, by).await?,
+            ThreadRequest::Message(message) => self.message(message, by).await?,
+            ThreadRequest::GoalSet(goal) => self.goal_set(goal, by).await?,
+            ThreadRequest::GoalGet(one) => self.goal_get(one).await?,
+            ThreadRequest::GoalClear(one) => self.goal_clear(one, by).await?,
+            ThreadRequest::CheckpointSave(save) => self.checkpoint_save(save, by).await?,
+            ThreadRequest::CheckpointLoad(load) => self.checkpoint_load(load).await?,
+            ThreadRequest::CheckpointList(one) => self.checkpoint_list(one).await?,
+        };
+        answer.value()
+    }
+
+    /// The session that is meant, or the answer that every verb gives for one that is not there.
+    pub(crate) fn session(&self, name: &ThreadName, over: &Override) -> Result<SessionId, Fault> {
+        match name.session {
+            Some(session) if look::exists(&self.home, session)? => Ok(session),
+            _ => Err(missing(name, over)),
+        }
+    }
+
+    /// Keeps a pod's process in mind until it ends.
+    pub(crate) fn keep(&self, launched: Option<Launched>) {
+        if let Some(launched) = launched {
+            self.started.lock().unwrap_or_else(PoisonError::into_inner).push(launched.into_child());
+        }
+    }
+
+    /// Hears of the ends of pods that were started here, so that they leave no trace among the processes.
+    pub fn reap(&self) {
+        let mut started = self.started.lock().unwrap_or_else(PoisonError::into_inner);
+        started.retain_mut(|child| matches!(child.try_wait(), Ok(None)));
     }
 }
+
+/// Work that waits for a disk, beside those who wait for it.
+pub(crate) async fn off<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, Fault> + Send + 'static,
+) -> Result<T, Fault> {
+    match tokio::task::spawn_blocking(work).await {
+        Ok(done) => done,
+        Err(e) => Err(Fault::new(ErrorCode::Internal, format!("a request could not be worked on: {e}"))),
+    }
+}
+
+/// A server answers many at once: what waits here may wait on any thread.
+const _: fn(&Engine, &Actor) = |engine, by| {
+    fn sent<T: Send>(_: T) {}
+    sent(engine.call("", Value::Null, by));
+};

@@ -5,9 +5,9 @@
 
 use minke_record::{
     Actor, Archived, AskId, Blob, CallStage, Checkpoint, ConfigChanged, Decision, Draft, ErrorCode, FORMAT,
-    ForkedFrom, Git, History, Holder, Ids, Inbox, InputSegment, Millis, OpenChild, Opened, Outcome, Parent,
-    PodName, QueueId, QueueMode, QueuedInput, Renamed, Scope, SegmentReason, SessionId, SessionStart,
-    Unarchived,
+    ForkedFrom, Git, Goal, GoalChange, History, Holder, Ids, Inbox, InputSegment, Item, Millis, OpenChild,
+    Opened, Outcome, Parent, PodName, QueueId, QueueMode, QueuedInput, Renamed, Scope, SegmentReason,
+    SessionId, SessionStart, Text, Unarchived,
 };
 use serde_json::Value;
 
@@ -147,6 +147,10 @@ pub enum Visit {
     Kin(KinKnown),
     /// Another model, by its reference.
     Model(String),
+    /// What the thread is to go on for; `None` clears it.
+    Goal(Option<String>),
+    /// A conversation that was had elsewhere, for a session that has none yet.
+    Import(Vec<Item>),
     /// Gives a paused or interrupted run up.
     Abandon {
         reason: String,
@@ -235,6 +239,27 @@ pub fn visit(state: &State, at: Moment, visitor: Visitor, visit: Visit) -> Resul
         Visit::Config { key, value } => {
             pod.note(&mut m, ConfigChanged { key, value, by });
         }
+        Visit::Goal(goal) => {
+            let change = if goal.is_some() { GoalChange::Set } else { GoalChange::Clear };
+            pod.note(&mut m, Goal { change, text: goal.unwrap_or_default(), used: 0, evidence: None });
+        }
+        Visit::Import(items) => {
+            if state.segment.is_some() || !state.context.is_empty() || !state.facts.queue.is_empty() {
+                let message = "the thread has a conversation already: history goes only into an empty one";
+                return Err(Refusal::new(ErrorCode::Conflict, message));
+            }
+            // Prompt and tools are the pod's own: it begins a segment with them before its first request.
+            pod.begin_segment(
+                &mut m,
+                Beginning {
+                    reason: SegmentReason::Import,
+                    system_prompt: Text::default(),
+                    tools: Vec::new(),
+                    config: Value::Null,
+                    history: History::Here(items),
+                },
+            );
+        }
         Visit::Abandon { reason } => {
             if state.facts.run.is_some() {
                 pod.end_interrupted(&mut m, "the process ended");
@@ -256,6 +281,8 @@ pub struct Forking {
     pub created_by: Actor,
     pub version: String,
     pub from: ForkedFrom,
+    /// Where it works, if not where the parent does.
+    pub cwd: Option<String>,
 }
 
 /// The first step of a fork, from the parent's state at the entry it is forked from. Context, tasks, goal and
@@ -275,7 +302,7 @@ pub fn fork(parent: &State, at: Moment, forking: Forking) -> Result<Written, Ref
             version: forking.version,
             name: forking.name,
             created_by: forking.created_by,
-            cwd: about.cwd,
+            cwd: forking.cwd.unwrap_or(about.cwd),
             workspace: about.workspace,
             git: None,
             manifest: about.manifest,

@@ -11,7 +11,8 @@ use minke_pod::{
 use minke_policy::Tier;
 use minke_prompts::{Assets, Catalog, Instruction, Who, outside, render};
 use minke_record::{
-    Actor, ActorKind, AskId, Kind, Opened, PodEvent, PodName, Route, SessionStart, StateWord, ToolSpec,
+    Actor, ActorKind, AskId, GoalChange, History, Kind, Opened, PodEvent, PodName, Route, SegmentReason,
+    SegmentStart, SessionStart, StateWord, ToolSpec,
 };
 
 use crate::ReplayError;
@@ -37,6 +38,7 @@ impl<'l> Walk<'l> {
                     created_by: start.created_by.clone(),
                     version: start.version.clone(),
                     from: from.clone(),
+                    cwd: Some(start.cwd.clone()),
                 };
                 fork(&self.state, at, forking).unwrap_or_default()
             }
@@ -127,6 +129,15 @@ impl<'l> Walk<'l> {
             Kind::Checkpoint(e) => {
                 (Visit::Checkpoint { id: e.id.clone(), state: e.state.clone() }, Actor::minke())
             }
+            Kind::Goal(e) => {
+                let set = e.change == GoalChange::Set;
+                (Visit::Goal(set.then(|| e.text.clone())), Actor::minke())
+            }
+            Kind::SegmentStart(SegmentStart {
+                reason: SegmentReason::Import,
+                history: History::Here(items),
+                ..
+            }) => (Visit::Import(items.clone()), Actor::minke()),
             Kind::Child(_) | Kind::ChildSpent(_) => (Visit::Kin(self.look.kin_known(step)), Actor::minke()),
             Kind::ConfigChanged(e) if e.key == "model.ref" => {
                 (Visit::Model(e.value.as_str().unwrap_or_default().to_owned()), e.by.clone())

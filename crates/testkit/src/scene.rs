@@ -128,7 +128,14 @@ pub(crate) fn visitor() -> Visitor {
 /// A fork of the story's session.
 pub(crate) fn forking(from: ForkedFrom) -> Forking {
     let name = "fork".parse().expect("`fork` is a pod name");
-    Forking { session: FORK, name, created_by: Actor::person("story"), version: VERSION.to_owned(), from }
+    Forking {
+        session: FORK,
+        name,
+        created_by: Actor::person("story"),
+        version: VERSION.to_owned(),
+        from,
+        cwd: None,
+    }
 }
 
 /// What the process knows when it begins.

@@ -17,14 +17,14 @@ use minke_protocol::{Detail, Method, Shutdown, ShutdownMode, Subscribe};
 use minke_record::{Actor, InputSegment, Kind, Position, RunResult, Scope, SessionId, Text};
 use minke_registry::Runtime;
 
-use crate::around::{Surroundings, ids, introduction, seed};
+use crate::around::{Surroundings, ids, introduction};
 use crate::create::{NewPod, create, working_directory};
 use crate::failure::{Exit, Failure};
 use crate::held::{self, Choice, Held, Place};
 use crate::referred::Here;
 use crate::screen::Screen;
 use crate::spoken::without_secrets;
-use crate::visit::{newest, queue_step, step};
+use crate::visit::{newest, queue_step};
 
 use watch::{Ending, Seen, Watch, Which};
 
@@ -187,7 +187,7 @@ async fn place(
 
 /// The holder of the directory gets the prompt, and the person sees what it does.
 async fn join(held: &Held, prompt: String, around: &Surroundings, screen: &Screen) -> Result<Exit, Failure> {
-    let name = format!("s_{}", held.session);
+    let name = format!("s_{}", held.session());
     crate::send::run(crate::send::Send::queue(name.clone(), prompt), around, screen).await?;
     Box::pin(crate::attach::run(crate::attach::Attach { name }, around, screen)).await
 }
@@ -214,6 +214,7 @@ async fn begin(
         place,
         task: Some((vec![InputSegment::text(prompt)], op_id.clone())),
         literal: exec.literal,
+        ..NewPod::default()
     };
     let (session, lease) = create(new, around, home)?;
     let launched = launch(&home.paths, session, lease).await?;
@@ -248,7 +249,7 @@ async fn go_on(
     } else {
         Here::of(session, home, around)?.said(&prompt)
     };
-    let step = queue_step(segments, Some(op_id.clone()), Actor::person("exec"), seed());
+    let step = queue_step(segments, Some(op_id.clone()), Actor::person("exec"));
     let (launched, since) = minke_client::wake(home, session, &*step).await?;
     Ok(Begun { session, launched, since, which: Which::Input { op_id } })
 }
@@ -262,7 +263,7 @@ fn change_model(home: &Home, session: SessionId, model: &str, around: &Surroundi
         _ => around.cwd.clone(),
     };
     let change = Visit::Model(crate::create::model_reference(model, &cwd, around)?);
-    minke_client::visit(home, session, &*step(change, Actor::person("exec"), seed()))?;
+    minke_client::visit(home, session, &*minke_host::step(change, Actor::person("exec")))?;
     Ok(())
 }
 

@@ -62,6 +62,7 @@ fn a_thread_is_named_put_away_and_taken_out() {
     assert_eq!(names(&world.json(&["thread", "list", "--json"])), ["door", "one"]);
     assert_eq!(names(&world.json(&["thread", "list", "--json", "--archived"])), ["three"]);
     let shown = world.json(&["thread", "show", "three", "--json"]);
+    let shown = &shown["thread"];
     assert!(shown["archived_at"].is_u64() && shown["archived"] == true, "{shown:#}");
     assert_eq!(world.run(&["thread", "unarchive", "three"]).code, Some(0));
     assert_eq!(names(&world.json(&["thread", "list", "--json", "--status", "idle"])).len(), 3);
