@@ -741,6 +741,8 @@ export type Facts = {
   /** Requests since a task was last changed, or the model last reminded of them. */
   since_task?: number;
   goal?: GoalFact | null;
+  /** Only with a mandate that names an objective. */
+  job?: JobFacts | null;
   read_to?: { [name: string]: number };
   /** Instructions of subtrees that the model has been told and still sees. */
   instructed?: Array<Instructed>;
@@ -994,6 +996,51 @@ export type Item = {
 } | {
   kind: "unknown";
 };
+
+/** Everything folded of a job. */
+export type JobFacts = {
+  state: JobState;
+  /** Retries that the mandate allows. */
+  max: number;
+  /** The mandate has an acceptance command. */
+  accepts?: boolean;
+  /** Retries so far. */
+  retries?: number;
+  /** When it is tried again. */
+  until?: number | null;
+  /** The last attempt failed: the next one is a retry. */
+  failed?: boolean;
+  /** A run has finished, and the acceptance command has not spoken. */
+  accepting?: boolean;
+  /** How often it was begun: no two acceptances have the same name. */
+  acceptances?: number;
+  /** What the acceptance command said against the last attempt; the next one has not heard it. */
+  rejected?: Rejected | null;
+  /** 0 to 100. */
+  percent?: number;
+  detail?: string | null;
+  /** Oldest first; the log has the rest. */
+  history?: Array<JobItem>;
+};
+
+/** One thing that happened to a job. */
+export type JobItem = {
+  /** The entry that says so. */
+  seq: number;
+  at: number;
+  phase: JobPhase;
+  state: JobState;
+  percent: number;
+  detail?: string | null;
+  retries: number;
+  until?: number | null;
+};
+
+/** What happened to a job, in one word. */
+export type JobPhase = "created" | "running" | "progress_updated" | "completed" | "cancelled" | "paused" | "resumed" | "queued_after_resume" | "unknown" | "failed";
+
+/** Where a job stands. */
+export type JobState = "queued" | "running" | "waiting" | "paused" | "interrupted" | "completed" | "failed" | "cancelled" | "unknown";
 
 export type Judgement = "allow" | "ask" | "deny" | (string & {});
 
@@ -1628,6 +1675,12 @@ export type ReadTo = {
 export type Refusal = {
   code: ErrorCode;
   message: string;
+};
+
+/** Why an attempt was not accepted. */
+export type Rejected = {
+  summary: string;
+  content?: Text | null;
 };
 
 export type Renamed = {

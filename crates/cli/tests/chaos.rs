@@ -395,9 +395,18 @@ fn storm(tree: &Tree, plan: &Plan, sleeping: &Mutex<BTreeSet<SessionId>>, figure
         dice ^= dice >> 7;
         dice ^= dice << 17;
         if let Some(row) = live.get(usize::try_from(dice % live.len().max(1) as u64).unwrap()) {
-            let parent = row.parent.is_some_and(|parent| rows.iter().any(|other| other.session == parent));
+            // One that is only starting sees to nobody yet.
+            let parent = row.parent.is_some_and(|parent| live.iter().any(|other| other.session == parent));
             kill(row);
-            figures.back.push(back(tree, row, parent));
+            let time = back(tree, row, parent);
+            if time > SCOPE_BACK {
+                let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
+                eprintln!(
+                    "chaos: {} at depth {} after {time:?}; parent lived: {parent}; load {load}",
+                    row.name, row.depth
+                );
+            }
+            figures.back.push(time);
             figures.kills += 1;
             *figures.by_depth.entry(row.depth).or_default() += 1;
             sleeping.lock().unwrap().insert(row.session);

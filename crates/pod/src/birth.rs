@@ -9,6 +9,7 @@ use minke_record::{
     Opened, Outcome, Parent, PodName, QueueId, QueueMode, QueuedInput, Renamed, Scope, SegmentReason,
     SessionId, SessionStart, Text, Unarchived,
 };
+use minke_thread::Wish;
 use serde_json::Value;
 
 use crate::asks::{Answering, may_answer};
@@ -155,6 +156,11 @@ pub enum Visit {
     Abandon {
         reason: String,
     },
+    /// Somebody wants a job paused or cancelled on which no pod lives.
+    Job {
+        wish: Wish,
+        detail: Option<String>,
+    },
 }
 
 /// `opened{as: visit}` and the change, in one step.
@@ -268,6 +274,13 @@ pub fn visit(state: &State, at: Moment, visitor: Visitor, visit: Visit) -> Resul
                 return Err(Refusal::new(ErrorCode::NotRunning, "no run is paused or interrupted"));
             }
             pod.give_up(&mut m, &reason, &by);
+        }
+        Visit::Job { wish, detail } => {
+            let opened = m.step.entries.len();
+            pod.wish_in_visit(&mut m, wish, detail, &by)?;
+            if m.step.entries.len() == opened {
+                return Ok(Written::default());
+            }
         }
     }
     Ok(m.into())

@@ -93,9 +93,9 @@ impl Pod {
     fn take_up(&mut self, m: &mut Making, woken: bool) {
         if let Some(refusal) = self.cannot_run() {
             if woken {
-                self.alert(m, AlertLevel::Error, AlertSource::Pod, refusal.message);
+                self.alert(m, AlertLevel::Error, AlertSource::Pod, refusal.message.clone());
             }
-            return;
+            return self.rest(m, &refusal.message);
         }
         let waits = self.state.facts.queue.iter().any(|queued| queued.mode != QueueMode::Steer);
         if let Some(last) = self.state.resumable().cloned() {
@@ -110,7 +110,8 @@ impl Pod {
             if let Some(until) = last.waits_until.filter(|_| interrupted && !(woken && waits)) {
                 return self.wait_on(m, until);
             }
-            let by_itself = matches!(last.by.actor, ActorKind::Pod | ActorKind::Job);
+            let by_itself = !self.job_rests()
+                && (matches!(last.by.actor, ActorKind::Pod | ActorKind::Job) || self.job_goes_on());
             if interrupted && by_itself && self.state.facts.asks.is_empty() {
                 return self.resume_by_itself(m, last.by);
             }
@@ -158,6 +159,7 @@ impl Pod {
                 AUTO_RESUME_MS / 1_000
             );
             self.alert(m, AlertLevel::Error, AlertSource::Pod, message.clone());
+            self.rest(m, &message);
             return self.report_given_up(m, &message);
         }
         self.resume_run(m, by);

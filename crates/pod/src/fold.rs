@@ -102,6 +102,9 @@ impl State {
             | Kind::Extension(_)
             | Kind::Unknown(_) => {}
         }
+        if let Some(job) = self.facts.job.as_mut().filter(|_| !matches!(entry.kind, Kind::SessionStart(_))) {
+            minke_thread::work::apply(job, entry);
+        }
         self.facts.last_ts = self.facts.last_ts.max(entry.ts);
     }
 
@@ -129,6 +132,7 @@ impl State {
             }),
             name: Some(e.name.clone()),
             visiting: true,
+            job: minke_thread::work::of(e.mandate.as_ref(), 0, ts),
             last_ts: ts,
             ..Facts::default()
         };

@@ -194,6 +194,12 @@ impl Pod {
     /// The answer or the grant that allows what would be asked, if there is one.
     fn allowed(&self, call: &OpenCall, ready: &Ready, digest: &str) -> Option<Verdict> {
         let fence = ready.verdict.fence.clone();
+        // Whoever gave the mandate gave this very command with it; what a rule or the scope denies was denied above.
+        if self.is_acceptance(call) && ready.rewritten.is_none() {
+            let (outcome, layer) = (Judgement::Allow, Some("mandate".to_owned()));
+            let reason = "it is the acceptance command of the mandate".to_owned();
+            return Some(Verdict { outcome, rule: None, layer, reason, fence });
+        }
         if let CallStage::Answered { digest: asked, decision, note, .. } = &call.stage
             && asked == digest
             && decision.approves()

@@ -497,4 +497,8 @@ pub enum Timer {
     Wall,
     /// A pod that stops has waited long enough for its reports to arrive.
     Flush,
+    /// A job is tried again.
+    Job,
+    /// The time of a job is over.
+    Deadline,
 }

@@ -1,9 +1,10 @@
 //! Orders: what somebody wants of the pod. The table says what becomes of each; here it is done.
 
 use minke_record::{
-    Actor, Archived, CallId, CallStage, Checkpoint, ConfigChanged, DequeueReason, Dequeued, ErrorCode, Goal,
-    GoalChange, History, InputSegment, OpGave, OpenCall, Progress, QueueId, QueueMode, QueuedInput, Renamed,
-    Rewound, RunId, SegmentReason, StateChange, StateWord, SystemItem, Unarchived, limits,
+    Actor, ActorKind, Archived, CallId, CallStage, Checkpoint, ConfigChanged, DequeueReason, Dequeued,
+    ErrorCode, Goal, GoalChange, History, InputSegment, OpGave, OpenCall, Progress, QueueId, QueueMode,
+    QueuedInput, Renamed, Rewound, RunId, SegmentReason, StateChange, StateWord, SystemItem, Unarchived,
+    limits,
 };
 use serde_json::Value;
 
@@ -57,6 +58,14 @@ impl Pod {
         };
         if let Some(gave) = again {
             return m.accept(reply, given(&gave));
+        }
+        if phase == Phase::Idle
+            && let Some(result) = self.job_order(m, order, &request.from)
+        {
+            return match result {
+                Ok(given) => m.accept(reply, given),
+                Err(refusal) => m.refuse(reply, refusal),
+            };
         }
         if let Cell::Refuse(code) = &cell {
             return m.refuse(reply, Refusal::new(code.clone(), refusal_text(code, phase)));
@@ -253,7 +262,7 @@ impl Pod {
         self.call_tool(m, by, UNDO.to_owned(), arguments, None)
     }
 
-    fn call_tool(
+    pub(crate) fn call_tool(
         &mut self,
         m: &mut Making,
         by: Actor,
@@ -271,8 +280,11 @@ impl Pod {
             || call_id.0.is_empty()
             || call_id.0.len() > limits::OP_ID_BYTES
             || call_id.0.starts_with("call_")
+            || (call_id.0.starts_with(minke_thread::ACCEPT) && by.actor != ActorKind::Job)
         {
-            let message = format!("`call_id` `{call_id}` is taken, empty, too long, or begins with `call_`");
+            let message = format!(
+                "`call_id` `{call_id}` is taken, empty, too long, or begins with `call_` or `accept_`"
+            );
             return Err(Refusal::new(ErrorCode::InvalidRequest, message));
         }
         let arguments = minke_record::Text::from(arguments);

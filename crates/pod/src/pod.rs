@@ -114,6 +114,7 @@ pub(crate) struct Life {
     pub(crate) wall: Option<Millis>,
     pub(crate) failing: Option<crate::loops::Failing>,
     pub(crate) told_of_loop: Option<u32>,
+    pub(crate) job: crate::job::JobTimers,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -188,6 +189,7 @@ impl Pod {
             sleepy: old.life.sleepy,
             wait_number: old.life.wait_number,
             wall: old.life.wall,
+            job: old.life.job,
             ..Life::default()
         };
         Pod { state, life }
@@ -247,6 +249,7 @@ impl Pod {
     /// What every step ends with: a carry if it is time, the status if it changed, those who waited, the idle timer.
     fn settle(&mut self, m: &mut Making) {
         self.look_at_waits(m);
+        self.watch_job(m);
         self.carry_if_due(m);
         self.send_reports(m);
         self.watch_wall(m);
@@ -347,6 +350,8 @@ impl Pod {
             Timer::WaitPods(_) => {} // every step looks at the waits
             Timer::Wall => self.wall_is_over(m),
             Timer::Flush => self.flushed(m),
+            Timer::Job => self.attempt(m),
+            Timer::Deadline => self.deadline_is_over(m),
         }
     }
 
@@ -374,6 +379,7 @@ impl Pod {
             && self.life.guests.iter().all(|guest| guest.ask.is_some())
             && self.state.live_children().next().is_none()
             && self.life.resume_at.is_none()
+            && !self.job_waits()
             && self.life.work.values().all(|work| matches!(work, Work::Asking(_)))
             && self.life.stopping.is_none()
             && (self.state.facts.run.is_none() || waits)

@@ -76,6 +76,9 @@ snippets! {
         "[Instructions] The people you work for wrote {{ path }} for agents that work in its directory: follow it there.\n\n{{ text }}";
     /// The same, where their text does not fit any more.
     InstructionsNamed = "instructions_named", ["path"], [], "[Instructions] Read {{ path }} before you work there.";
+    /// The acceptance command of a job has not accepted what was done; its output follows.
+    Rejected = "rejected", ["how"], [],
+        "[Not accepted] What was done does not pass the acceptance command yet: {{ how }}. Mend that; its output:";
     /// What stands above the project's instructions in the system prompt.
     Project = "project", [], [],
         "# Instructions of this project\nThe people you work for wrote these files for agents: follow them. Where two contradict each other the later one counts, and before all of them what you are asked.";
@@ -287,6 +290,7 @@ mod tests {
             include_str!("../../pod/src/own.rs"),
             include_str!("../../pod/src/notes.rs"),
             include_str!("../../pod/src/instructed.rs"),
+            include_str!("../../pod/src/job.rs"),
             include_str!("../../driver/src/nested.rs"),
             include_str!("project.rs"),
         ];

@@ -82,6 +82,11 @@ impl Actor {
         Actor { actor: ActorKind::Minke, session: None, surface: None }
     }
 
+    /// The mandate of a session.
+    pub fn job(session: SessionId) -> Actor {
+        Actor { actor: ActorKind::Job, session: Some(session), surface: None }
+    }
+
     pub fn pod(session: SessionId) -> Actor {
         Actor { actor: ActorKind::Pod, session: Some(session), surface: None }
     }

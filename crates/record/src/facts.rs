@@ -17,6 +17,7 @@ use crate::entry::{
 };
 use crate::ids::{AskId, CallId, Millis, PodName, QueueId, RunId, SessionId};
 use crate::item::{InputSegment, SystemItem};
+use crate::job::JobFacts;
 use crate::text::Text;
 
 macro_rules! fact_structs {
@@ -83,6 +84,9 @@ pub struct Facts {
     /// Requests since a task was last changed, or the model last reminded of them.
     pub since_task: u64,
     pub goal: Option<GoalFact>,
+    /// Only with a mandate that names an objective.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub job: Option<JobFacts>,
     pub read_to: BTreeMap<SessionId, u64>,
     /// Instructions of subtrees that the model has been told and still sees.
     #[serde(skip_serializing_if = "Vec::is_empty")]

@@ -139,6 +139,7 @@ impl<'l> Look<'l> {
         match &step.first.kind {
             Kind::Invoke(e) => self.opened_run(step, e),
             Kind::QueuedInput(e) => Ok(vec![self.queued(step, e)?]),
+            Kind::Dequeued(_) if step.has(gives_up) => self.closed(mind, step),
             Kind::Dequeued(e) => Ok(vec![self.dequeued(e)]),
             Kind::Inbox(e) => Ok(vec![self.note_came(step, e)?]),
             Kind::AssistantItem(_) | Kind::LlmUsage(_) | Kind::LlmEnd(_) => self.of_reply(mind, step),
@@ -277,6 +278,10 @@ fn mind_waits_for(mind: &Mind, result: &minke_record::ToolResult) -> bool {
             || mind.checking.contains(id)
             || mind.preparing.iter().any(|pending| pending.call_id == *id)
     })
+}
+
+fn gives_up(kind: &Kind) -> bool {
+    matches!(kind, Kind::StateChange(e) if e.state == StateWord::Abandoned)
 }
 
 /// Calls that are being prepared although they were made before.

@@ -4,7 +4,7 @@
 //! calls, a `shutdown` after the run) is found by what followed (`causes`).
 
 use minke_pod::{
-    Changes, Order, RULES, Referred, Rewind, RewindScan, RunMode, ShutdownMode, Timer, UNREAD, What,
+    Changes, DEADLINE, Order, RULES, Referred, Rewind, RewindScan, RunMode, ShutdownMode, Timer, UNREAD, What,
 };
 use minke_record::{
     Actor, ActorKind, Answer, AskId, ConfigChanged, Decision, DequeueReason, Dequeued, Entry, ErrorCode,
@@ -45,6 +45,12 @@ impl Look<'_> {
         if invoke.trigger == Trigger::Resume {
             let order = ordered(invoke.by.clone(), Order::Resume { detail: None });
             return Ok(vec![vec![order], vec![What::Timer(Timer::Resume).into()]]);
+        }
+        if invoke.trigger == Trigger::Job {
+            // Its time had come, or somebody did not want to wait for it: it is the same.
+            let mut plans = vec![vec![What::Timer(Timer::Job).into()]];
+            plans.extend(self.said(step, RunMode::Reject)?.map(|said| vec![said]));
+            return Ok(plans);
         }
         Ok(self.said(step, RunMode::Reject)?.into_iter().map(|said| vec![said]).collect())
     }
@@ -153,6 +159,10 @@ impl Look<'_> {
         if change.state == StateWord::Working {
             return Ok(vec![vec![ordered(by, Order::Resume { detail: change.reason.clone() })]]);
         }
+        if change.state == StateWord::Paused {
+            let paused = ordered(by, Order::Pause { detail: change.reason.clone() });
+            return Ok(vec![vec![paused], vec![What::Timer(Timer::Job).into()]]);
+        }
         self.closed(mind, step)
     }
 
@@ -181,6 +191,11 @@ impl Look<'_> {
             return Some(plan);
         }
         step.find(|kind| match kind {
+            Kind::StateChange(e)
+                if e.state == StateWord::Abandoned && e.reason.as_deref() == Some(DEADLINE) =>
+            {
+                Some(vec![What::Timer(Timer::Deadline).into()])
+            }
             Kind::StateChange(e) if e.state == StateWord::Abandoned => {
                 let by = e.by.clone().unwrap_or_else(somebody);
                 Some(vec![ordered(by, Order::Cancel { detail: e.reason.clone() })])
@@ -198,6 +213,7 @@ impl Look<'_> {
                 (RunResult::LimitReached, Some(why)) if why.contains("budget.wall_s") => {
                     What::Timer(Timer::Wall).into()
                 }
+                (RunResult::LimitReached, Some(DEADLINE)) => What::Timer(Timer::Deadline).into(),
                 (_, _) => ordered(somebody(), Order::Cancel { detail: e.reason.clone() }),
             }]),
             _ => None,

@@ -5,7 +5,7 @@
 use std::path::Path;
 
 use minke_pod::{
-    Boot, CATALOG, Forking, Moment, NewSession, RULES, Task, Visit, Visitor, What, fork, new_session,
+    Boot, CATALOG, Forking, Moment, NewSession, RULES, Task, Visit, Visitor, What, Wish, fork, new_session,
     variables, visit,
 };
 use minke_policy::Tier;
@@ -102,7 +102,19 @@ impl<'l> Walk<'l> {
             Kind::Answer(e) => e.by.actor != ActorKind::Minke,
             _ => false,
         });
-        if let Some((change, by)) = abandoned.filter(|_| !answered) {
+        let a_job = self.state.facts.job.as_ref().is_some_and(|job| !job.state.is_final());
+        let wished = step.find(|kind| match kind {
+            Kind::StateChange(e) if a_job && e.by.is_some() => {
+                let wish = match e.state {
+                    StateWord::Abandoned => Wish::Cancel,
+                    StateWord::Paused => Wish::Pause,
+                    _ => return None,
+                };
+                Some((Visit::Job { wish, detail: e.reason.clone() }, e.by.clone()))
+            }
+            _ => None,
+        });
+        if let Some((change, by)) = wished.or(abandoned).filter(|_| !answered) {
             return Ok(Some((change, by.unwrap_or_else(Actor::minke))));
         }
         let seq = step.first.seq;

@@ -86,6 +86,9 @@ fn hash(content: &str) -> String {
     Blob::new(content.as_bytes().to_vec()).name.blob
 }
 
+/// What a job's acceptance command is run with.
+const ACCEPTANCE: &str = "Bash";
+
 impl Hands {
     /// What a call would touch. Looks only.
     pub fn prepare(&self, tool: &str, arguments: &str) -> Result<Prepared, String> {
@@ -103,7 +106,7 @@ impl Hands {
                 let path = field(tool, arguments, "path")?;
                 Ok(Prepared::new(Class::Pure, Action { reads: vec![path], ..Action::default() }))
             }
-            "Sh" => {
+            "Sh" | ACCEPTANCE => {
                 let command = field(tool, arguments, "command")?;
                 let action = Action { command: Some(command), side_effects: true, ..Action::default() };
                 Ok(Prepared::new(Class::Once, action))
@@ -166,6 +169,13 @@ impl Hands {
                 Ok(format!("{path}: {content}"))
             }
             "Sh" => Ok(format!("ran {}", field(tool, arguments, "command")?)),
+            // `test PATH`: whether that file is there.
+            ACCEPTANCE => {
+                let command = field(tool, arguments, "command")?;
+                let path = command.strip_prefix("test ").unwrap_or_default();
+                let code = i32::from(!self.files.contains_key(path));
+                Ok(format!("$ {command} (exit {code})"))
+            }
             "Put" => {
                 let path = field(tool, arguments, "path")?;
                 let content = field(tool, arguments, "content")?;

@@ -65,6 +65,12 @@ impl Telling<'_> {
                 let told: Vec<&str> = self.world.kin.told.iter().map(|(_, kind)| kind.as_str()).collect();
                 same("what the parent heard", &wanted.join(", "), &told.join(", "))
             }
+            Must::Job(wanted, retries) => {
+                let job = self.world.state().facts.job.as_ref();
+                same("the job", wanted, job.map_or("none", |job| job.state.name()))?;
+                let found = job.map_or(0, |job| job.retries);
+                same("its retries", &retries.unwrap_or(found).to_string(), &found.to_string())
+            }
             Must::Left(wanted) => {
                 let left = self.world.state().left().tokens;
                 same(

@@ -1,6 +1,6 @@
 //! What a person does in a story: orders to a live pod, and visits while none lives.
 
-use minke_pod::{Changes, Order, Rewind, RewindScan, ShutdownMode, Until, Visit};
+use minke_pod::{Changes, Order, Rewind, RewindScan, ShutdownMode, Until, Visit, Wish};
 use minke_record::{Decision, Kind, QueueId};
 use serde_json::{Value, json};
 
@@ -143,6 +143,8 @@ impl Telling<'_> {
             "archive" => Visit::Archive(true),
             "checkpoint" => Visit::Checkpoint { id: rest.to_owned(), state: json!({"at": rest}) },
             "abandon" => Visit::Abandon { reason: "given up".to_owned() },
+            "pause" => Visit::Job { wish: Wish::Pause, detail: None },
+            "cancel" => Visit::Job { wish: Wish::Cancel, detail: None },
             "approve" | "approve_session" | "approve_rule" | "deny" | "abort" => {
                 let Some(ask) = self.world.state().facts.asks.first() else { return Ok(None) };
                 let note = (!rest.is_empty()).then(|| rest.to_owned());

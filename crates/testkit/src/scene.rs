@@ -92,7 +92,18 @@ fn manifest(scene: &Setting) -> Manifest {
 /// The creator's step.
 pub(crate) fn first_step(scene: &Setting, now: Millis) -> Written {
     let by = if scene.parent { Actor::pod(PARENT) } else { Actor::person("story") };
-    let task = scene.task.as_ref().map(|task| Task { segments: said(task), op_id: None, from: by.clone() });
+    let mandate: Option<serde_json::Value> = scene
+        .mandate
+        .as_ref()
+        .map(|mandate| serde_json::from_str(mandate).expect("a story's mandate is JSON"));
+    let objective = mandate.as_ref().and_then(|mandate| mandate.get("objective")?.as_str());
+    let task = match (&scene.task, objective) {
+        (Some(task), _) => Some(Task { segments: said(task), op_id: None, from: by.clone() }),
+        (None, Some(objective)) => {
+            Some(Task { segments: said(objective), op_id: None, from: Actor::job(SESSION) })
+        }
+        (None, None) => None,
+    };
     let new = NewSession {
         session: SESSION,
         version: VERSION.to_owned(),
@@ -103,10 +114,7 @@ pub(crate) fn first_step(scene: &Setting, now: Millis) -> Written {
         git: None,
         manifest: manifest(scene).to_value(),
         scope: Scope::write("/project"),
-        mandate: scene
-            .mandate
-            .as_ref()
-            .map(|mandate| serde_json::from_str(mandate).expect("a story's mandate is JSON")),
+        mandate,
         metadata: None,
         parent: scene.parent.then(|| Parent { session: PARENT, call_id: "call_0_0".into() }),
         task,

@@ -14,7 +14,8 @@
 //! with fallback N             there are N more models to ask when the first one fails
 //! with expires N              questions expire after so many seconds
 //! with hooks                  there are hooks at every point at which they may steer; they say nothing until told to
-//! with mandate {JSON}         what the parent allows, as the session's mandate has it
+//! with mandate {JSON}         what the parent allows, as the session's mandate has it; with an `objective` it is a job
+//!                             (its acceptance command can be `test PATH`: whether that file is there)
 //! with budget {JSON}          what it may spend
 //! with may_answer             it may answer its children's questions
 //! with children N · with depth N        limits of the tree
@@ -62,6 +63,7 @@
 //! boot                        a new process after a shutdown
 //! disk full | disk wholly full | disk back
 //! visit > queue TEXT | rename NAME | approve | deny WHY | archive | checkpoint ID | abandon
+//!         | pause | cancel                   a job on which no pod lives
 //! fork                        a fork at the head; from here on the story is about the fork
 //! ```
 //!
@@ -76,6 +78,7 @@
 //! context: user TEXT / assistant TEXT / call Tool / result TEXT      a `…` at an end matches anything
 //! queue: TEXT, TEXT | empty · queue is held | free · notes: N · asks: N · name: NAME
 //! children: NAME lives, NAME crashed … | none      left: N      tokens that can still be spent
+//! job: STATE | STATE after N  where the job stands, and after how many retries
 //! told: KIND, KIND | nothing  what the parent has heard, in order
 //! grants: N · offered: WORD, WORD         the answers to the oldest open question
 //! verdict: LAYER              of the newest call that was dispatched or refused
@@ -190,7 +193,10 @@ pub enum Piece {
 #[derive(Debug, Clone, PartialEq)]
 pub enum Must {
     Reply(String),
-    Log { exact: bool, kinds: Vec<String> },
+    Log {
+        exact: bool,
+        kinds: Vec<String>,
+    },
     Phase(String),
     Activity(String),
     WaitsOn(String),
@@ -203,11 +209,16 @@ pub enum Must {
     Children(Vec<String>),
     Told(Vec<String>),
     Left(u64),
+    /// The state of the job, and its retries.
+    Job(String, Option<u32>),
     Offered(Vec<String>),
     Verdict(String),
     Added(usize),
     Name(String),
-    Ran { tool: String, times: u64 },
+    Ran {
+        tool: String,
+        times: u64,
+    },
     Noted(Vec<String>),
     Alert(String),
     InFlight(String),
@@ -485,6 +496,14 @@ fn must(line: &str) -> Result<Must, String> {
             let none = matches!(rest.trim(), "none" | "nothing");
             return Ok(make(if none { Vec::new() } else { list(rest, ",") }));
         }
+    }
+    if let Some(rest) = line.strip_prefix("job:") {
+        let (state, retries) = match rest.trim().split_once(" after ") {
+            Some((state, retries)) => (state, Some(number(retries)?)),
+            None => (rest.trim(), None),
+        };
+        let retries = retries.map(u32::try_from).transpose().map_err(|e| e.to_string())?;
+        return Ok(Must::Job(state.to_owned(), retries));
     }
     if let Some(rest) = line.strip_prefix("left:") {
         return Ok(Must::Left(number(rest)?));

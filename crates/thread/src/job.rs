@@ -1,54 +1,9 @@
 //! The states of a job and what may become of each.
 //!
-//! Here: the table, as one function. Elsewhere: which state a log says (`summary`), who moves a job (`host`).
+//! Here: the table, as one function. Elsewhere: which state a log says (`work`), who moves a job (`pod`, `host`).
 //! Invariant: every move that is not in the table is refused with both states named (`every_cell_of_the_table`).
 
-use serde::{Deserialize, Serialize};
-
-/// Where a job stands.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum JobState {
-    Queued,
-    Running,
-    Waiting,
-    Paused,
-    Interrupted,
-    Completed,
-    Failed,
-    Cancelled,
-}
-
-impl JobState {
-    pub const ALL: [JobState; 8] = [
-        JobState::Queued,
-        JobState::Running,
-        JobState::Waiting,
-        JobState::Paused,
-        JobState::Interrupted,
-        JobState::Completed,
-        JobState::Failed,
-        JobState::Cancelled,
-    ];
-
-    pub fn name(self) -> &'static str {
-        match self {
-            JobState::Queued => "queued",
-            JobState::Running => "running",
-            JobState::Waiting => "waiting",
-            JobState::Paused => "paused",
-            JobState::Interrupted => "interrupted",
-            JobState::Completed => "completed",
-            JobState::Failed => "failed",
-            JobState::Cancelled => "cancelled",
-        }
-    }
-
-    /// A final state never changes; again is a fork.
-    pub fn is_final(self) -> bool {
-        matches!(self, JobState::Completed | JobState::Failed | JobState::Cancelled)
-    }
-}
+use minke_record::JobState;
 
 /// What somebody wants of a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -74,7 +29,7 @@ pub enum Moved {
 
 /// Whether a job may go from one state to another.
 pub fn may_move(from: JobState, to: JobState) -> Result<(), String> {
-    use JobState::{Cancelled, Completed, Failed, Interrupted, Paused, Queued, Running, Waiting};
+    use JobState::{Cancelled, Completed, Failed, Interrupted, Paused, Queued, Running, Unknown, Waiting};
     let may = match from {
         Queued => matches!(to, Running | Cancelled | Paused | Failed),
         Running => matches!(to, Waiting | Paused | Completed | Failed | Cancelled | Interrupted),
@@ -82,6 +37,8 @@ pub fn may_move(from: JobState, to: JobState) -> Result<(), String> {
         Paused => matches!(to, Running | Queued | Cancelled),
         Interrupted => matches!(to, Running | Queued | Paused | Failed | Cancelled),
         Completed | Failed | Cancelled => false,
+        // Nobody knows what it is: it can only be given up.
+        Unknown => to == Cancelled,
     };
     if may { Ok(()) } else { Err(format!("a job that is {} cannot become {}", from.name(), to.name())) }
 }

@@ -6,14 +6,15 @@
 use std::collections::BTreeMap;
 
 use minke_record::{
-    Actor, AskId, CallId, ConfigChanged, EndResult, Entry, ErrorCode, ForkedFrom, Git, Kind, LlmUsage,
-    Millis, Parent, PodName, Route, RunId, RunResult, SegmentReason, SessionId, SessionStart, StateWord,
-    Trigger, Usage, WaitingOn,
+    Actor, AskId, CallId, ConfigChanged, EndResult, Entry, ErrorCode, ForkedFrom, Git, JobFacts, Kind,
+    LlmUsage, Millis, Parent, PodName, Route, RunId, RunResult, SegmentReason, SessionId, SessionStart,
+    StateWord, Trigger, Usage, WaitingOn,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::preview::{NEW, preview};
+use crate::work;
 
 /// Open calls and questions that are kept apart; more of them are only counted as one that runs.
 const OPEN_KEPT: usize = 256;
@@ -51,6 +52,8 @@ pub struct Summary {
     pub latest: Option<Latest>,
     /// Inputs that wait.
     pub queued: u64,
+    /// Only of a session that is a job.
+    pub job: Option<JobFacts>,
     asks: BTreeMap<AskId, String>,
     calls: BTreeMap<CallId, bool>,
     asking_model: bool,
@@ -125,6 +128,7 @@ impl Default for Summary {
             usage: Usage::default(),
             latest: None,
             queued: 0,
+            job: None,
             asks: BTreeMap::new(),
             calls: BTreeMap::new(),
             asking_model: false,
@@ -149,6 +153,9 @@ impl Summary {
         self.seq = Some(entry.seq);
         if is_life(&entry.kind) {
             self.updated = self.updated.max(entry.ts);
+        }
+        if let Some(job) = &mut self.job {
+            work::apply(job, entry);
         }
         match &entry.kind {
             Kind::SessionStart(start) => self.begin(start, entry.ts),
@@ -237,6 +244,7 @@ impl Summary {
         self.parent.clone_from(&start.parent);
         self.from.clone_from(&start.from);
         self.mandate.clone_from(&start.mandate);
+        self.job = work::of(start.mandate.as_ref(), 0, at);
         let word = |pointer: &str| start.manifest.pointer(pointer).and_then(Value::as_str).map(str::to_owned);
         self.posture = word("/permissions/posture");
         self.sandbox = word("/sandbox/mode");

@@ -1,0 +1,5 @@
+# What cannot work is not tried again.
+with mandate {"objective":"tidy up","retry":{"max":5}}
+model > fails for good no such model
+job: failed after 0
+pod is idle

@@ -1,0 +1,135 @@
+//! A mandate: why a session runs by itself, and how often, until when and to whose satisfaction.
+//!
+//! A session that a pod spawned has a mandate without an objective (what it may spend and do): that is no job.
+
+use minke_record::{Budget, Millis};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::retry::Retry;
+
+/// The longest objective, in bytes. It is the first input of the session.
+const OBJECTIVE_BYTES: usize = 1 << 20;
+/// The longest acceptance command.
+const ACCEPTANCE_BYTES: usize = 64 * 1024;
+/// The most hooks that are told.
+const NOTIFY: usize = 64;
+
+/// What a job is for.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Mandate {
+    pub objective: String,
+    #[serde(default)]
+    pub retry: Retry,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub budget: Option<Budget>,
+    /// Unix seconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deadline: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub schedule: Option<Schedule>,
+    #[serde(default)]
+    pub restart: Restart,
+    /// A shell line that must exit with 0.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub acceptance: Option<String>,
+    /// Hooks by name.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notify: Vec<String>,
+    /// The job whose schedule made this one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub of: Option<String>,
+}
+
+/// When a job is begun again and again.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged, deny_unknown_fields)]
+pub enum Schedule {
+    Every {
+        every_s: u64,
+    },
+    Cron {
+        cron: String,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        tz: Option<String>,
+    },
+}
+
+/// What becomes of a job whose process ended without being asked to.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Restart {
+    Never,
+    #[default]
+    OnCrash,
+    /// Also when it has ended: another one is queued.
+    Always,
+}
+
+/// The members that a mandate may have when somebody asks for a job.
+const KEYS: [&str; 9] =
+    ["objective", "retry", "budget", "deadline", "schedule", "restart", "acceptance", "notify", "of"];
+
+impl Mandate {
+    /// The mandate of a job; `None` if what was written is not about a job. An `Err` says why it cannot be read: such a
+    /// job needs somebody to look at it.
+    pub fn read(written: Option<&Value>) -> Result<Option<Mandate>, String> {
+        match written {
+            Some(value) if value.get("objective").is_some() => {
+                Mandate::deserialize(value).map(Some).map_err(|e| e.to_string())
+            }
+            _ => Ok(None),
+        }
+    }
+
+    /// What somebody asks for: every member known, every bound kept.
+    pub fn asked(value: &Value) -> Result<Mandate, String> {
+        let members = value.as_object().ok_or("a mandate is an object")?;
+        if let Some(key) = members.keys().find(|key| !KEYS.contains(&key.as_str())) {
+            return Err(format!("a mandate has no `{key}`; it has {}", KEYS.join(", ")));
+        }
+        if !members.contains_key("objective") {
+            return Err("a mandate needs an `objective`: what is to be done, in words".to_owned());
+        }
+        let mandate = Mandate::deserialize(value).map_err(|e| format!("the mandate cannot be read: {e}"))?;
+        if mandate.objective.trim().is_empty() {
+            return Err("`objective` is empty: say what is to be done".to_owned());
+        }
+        let too_long = [
+            ("objective", mandate.objective.len(), OBJECTIVE_BYTES),
+            ("acceptance", mandate.acceptance.as_ref().map_or(0, String::len), ACCEPTANCE_BYTES),
+        ];
+        if let Some((key, bytes, most)) = too_long.into_iter().find(|(_, bytes, most)| bytes > most) {
+            return Err(format!("`{key}` has {bytes} bytes; at most {most} are possible"));
+        }
+        if mandate.notify.len() > NOTIFY {
+            return Err(format!(
+                "`notify` names {} hooks; at most {NOTIFY} are possible",
+                mandate.notify.len()
+            ));
+        }
+        if matches!(mandate.schedule, Some(Schedule::Every { every_s: 0 })) {
+            return Err("`schedule.every_s` is 0: give a number of seconds".to_owned());
+        }
+        Ok(mandate)
+    }
+
+    /// To do this, and nothing else said.
+    pub fn of_words(objective: &str) -> Mandate {
+        Mandate {
+            objective: objective.to_owned(),
+            retry: Retry::default(),
+            budget: None,
+            deadline: None,
+            schedule: None,
+            restart: Restart::default(),
+            acceptance: None,
+            notify: Vec::new(),
+            of: None,
+        }
+    }
+
+    pub fn deadline(&self) -> Option<Millis> {
+        self.deadline.map(|seconds| seconds.saturating_mul(1_000))
+    }
+}
