@@ -15,6 +15,7 @@ use serde_json::{Value, json};
 use crate::answer::id;
 use crate::engine::{Engine, NewThread, off};
 use crate::fault::Fault;
+use crate::frames::{Frame, Frames};
 use crate::pods::end_of;
 use crate::request::{Override, ThreadName, params_of};
 use crate::visits::ids;
@@ -23,6 +24,9 @@ use crate::visits::ids;
 const PATIENCE: Duration = Duration::from_secs(60 * 60);
 /// The longest answer that is given back whole.
 const OUTPUT_BYTES: usize = 16 * 1024 * 1024;
+
+/// The most frames that an answer holds; the thread has the rest.
+const EVENTS: usize = 10_000;
 
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -65,7 +69,7 @@ impl Engine {
         self.take_out(session, by).await?;
         let mut hearing = self.hear(session, PATIENCE, by).await?;
         let op_id = ids().next_uuid().to_string();
-        let mut heard = Heard { op_id: op_id.clone(), ..Heard::default() };
+        let mut heard = Heard::new(session, op_id.clone());
         let run = Method::Run(Run { input, mode: RunMode::Queue, op_id: Some(op_id) });
         let mut ended = None;
         let _: RunReply =
@@ -83,7 +87,7 @@ impl Engine {
             "output": output,
             "model": heard.model,
             "thread_id": id(session),
-            "events": Value::Array(Vec::new()),
+            "events": heard.events,
         }))
     }
 
@@ -103,18 +107,38 @@ impl Engine {
 }
 
 /// One run, as far as it was heard.
-#[derive(Debug, Default)]
 struct Heard {
     op_id: String,
     run: Option<RunId>,
     model: String,
     /// What the model said since its last call.
     said: Vec<Text>,
+    frames: Frames,
+    /// What was told of the run; of the newest one, as long as ours has not begun.
+    events: Vec<Frame>,
 }
 
 impl Heard {
+    fn new(session: SessionId, op_id: String) -> Heard {
+        Heard {
+            op_id,
+            run: None,
+            model: String::new(),
+            said: Vec::new(),
+            frames: Frames::new(session),
+            events: Vec::new(),
+        }
+    }
+
     /// How the run ended, if this is its end.
     fn take(&mut self, entry: &Entry) -> Option<Result<(), Fault>> {
+        if self.run.is_none() && matches!(entry.kind, Kind::Invoke(_)) {
+            self.events.clear();
+        }
+        let told = self.frames.entry(entry);
+        if (self.run.is_none() || self.run == entry.run) && self.events.len() < EVENTS {
+            self.events.extend(told);
+        }
         if let Kind::UserInput(input) = &entry.kind
             && input.op_id.as_deref() == Some(&self.op_id)
         {

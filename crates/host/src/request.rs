@@ -377,7 +377,19 @@ pub(crate) fn object(params: Value) -> Result<Map<String, Value>, Fault> {
 
 /// The fields of a verb or method, and no others.
 pub(crate) fn fields_of<T: DeserializeOwned>(of: &str, fields: Map<String, Value>) -> Result<T, Fault> {
-    T::deserialize(Value::Object(fields)).map_err(|why| Fault::invalid(format!("{of}: {why}")))
+    let read = |fields: &Map<String, Value>| T::deserialize(Value::Object(fields.clone()));
+    let why = match read(&fields) {
+        Ok(read) => return Ok(read),
+        Err(why) => why.to_string(),
+    };
+    // The field without which something else is wrong, or nothing, is the one that is meant.
+    let meant = fields.keys().find(|key| {
+        let mut others = fields.clone();
+        others.remove(*key);
+        read(&others).map_or_else(|other| other.to_string() != why, |_| true)
+    });
+    let named = meant.filter(|_| !why.contains("unknown field")).map(|key| format!("{}: ", quoted(key)));
+    Err(Fault::invalid(format!("{of}: {}{why}", named.unwrap_or_default())))
 }
 
 /// The same for params as they came.

@@ -55,7 +55,7 @@ async fn listen(
     let read = loop {
         match line(&mut input).await {
             Ok(Line::Whole(bytes)) if bytes.iter().all(u8::is_ascii_whitespace) => {}
-            Ok(Line::Whole(bytes)) => rpc.message(&bytes).await,
+            Ok(Line::Whole(bytes)) => Box::pin(rpc.message(&bytes)).await,
             Ok(Line::TooLong) => {
                 let error =
                     json!({ "code": -32_600, "message": format!("a line has at most {LINE_BYTES} bytes") });

@@ -15,6 +15,8 @@ use minke_thread::Summary;
 use serde::Serialize;
 use serde_json::{Value, json};
 
+use crate::frames::Goal;
+
 /// The most that `history` holds.
 pub(crate) const HISTORY: usize = 500;
 
@@ -28,15 +30,6 @@ pub(crate) struct Story {
     pub(crate) checkpoints: BTreeMap<String, (u64, Millis)>,
     /// Entries of the conversation as it stands.
     shown: Vec<(u64, Option<RunId>)>,
-}
-
-/// What the thread goes on for.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub(crate) struct Goal {
-    pub(crate) objective: String,
-    /// How often it made a run go on.
-    pub(crate) used: u32,
-    pub(crate) updated_at: u64,
 }
 
 /// One item of the conversation.
@@ -63,20 +56,14 @@ impl Story {
             Kind::Goal(goal) => {
                 self.goal = match goal.change {
                     GoalChange::Done | GoalChange::Clear => None,
-                    GoalChange::Set | GoalChange::Advance | GoalChange::Other(_) => Some(Goal {
-                        objective: goal.text.clone(),
-                        used: goal.used,
-                        updated_at: entry.ts / 1_000,
-                    }),
+                    GoalChange::Set | GoalChange::Advance | GoalChange::Other(_) => {
+                        Some(active(&goal.text, goal.used))
+                    }
                 };
             }
             Kind::SegmentStart(start) if start.reason == SegmentReason::Fork => {
                 let carried = start.carry.here().and_then(|facts| facts.goal.clone());
-                self.goal = carried.map(|goal| Goal {
-                    objective: goal.text,
-                    used: goal.used,
-                    updated_at: entry.ts / 1_000,
-                });
+                self.goal = carried.map(|goal| active(&goal.text, goal.used));
             }
             Kind::Checkpoint(point) => {
                 self.checkpoints.insert(point.id.clone(), (entry.seq, entry.ts));
@@ -109,6 +96,10 @@ impl Story {
         }
         Some(checkpoint(LATEST, &state, latest.at))
     }
+}
+
+fn active(objective: &str, used: u32) -> Goal {
+    Goal { objective: objective.to_owned(), status: "active", used, evidence: None }
 }
 
 /// The point that is always there.
@@ -182,5 +173,68 @@ pub(crate) fn content(item: &Item) -> String {
             content.as_ref().map(Text::show).map_or_else(|| summary.clone(), Into::into)
         }
         Item::Unknown => String::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use minke_record::line;
+
+    use super::*;
+
+    const RUNS: [&str; 3] = [
+        "01970000-0000-7000-8000-000000000001",
+        "01970000-0000-7000-8000-000000000002",
+        "01970000-0000-7000-8000-000000000003",
+    ];
+
+    fn story(kinds: &[(Option<usize>, Value)]) -> Story {
+        let mut story = Story::default();
+        for (seq, (run, kind)) in kinds.iter().enumerate() {
+            let mut object = json!({ "seq": seq, "ts": seq });
+            if let Some(run) = run {
+                object["run"] = json!(RUNS[*run]);
+            }
+            let object = object.as_object_mut().unwrap();
+            object.extend(kind.as_object().unwrap().clone());
+            object.insert("h".to_owned(), json!("0".repeat(32)));
+            let text = json!(object).to_string();
+            story.apply(&line::parse(&text).unwrap_or_else(|e| panic!("{text}: {e}")));
+        }
+        story
+    }
+
+    fn said(text: &str) -> Value {
+        let by = json!({ "actor": "person" });
+        json!({ "kind": "user_input", "segments": [{ "kind": "text", "content": text }], "from": by })
+    }
+
+    #[test]
+    fn what_was_taken_back_is_not_in_the_history() {
+        let rolled = json!({ "kind": "run_completed", "result": "rolled_back" });
+        let mut kinds = vec![(Some(0), said("a")), (Some(1), said("b")), (Some(1), rolled)];
+        assert_eq!(story(&kinds).newest(HISTORY), [0]);
+        kinds.push((Some(2), said("c")));
+        assert_eq!(story(&kinds).newest(HISTORY), [0, 3]);
+        kinds.push((None, json!({ "kind": "rewound", "to_seq": 2 })));
+        assert_eq!(story(&kinds).newest(HISTORY), [0]);
+        kinds.push((Some(0), said("d")));
+        assert_eq!(story(&kinds).newest(HISTORY), [0, 5]);
+        assert_eq!(story(&kinds).newest(1), [5]);
+        let latest = story(&kinds).latest().unwrap();
+        assert_eq!((&latest["checkpoint_id"], &latest["state"]["seq"]), (&json!(LATEST), &json!(5)));
+    }
+
+    #[test]
+    fn a_goal_holds_until_it_is_reached_or_taken_away() {
+        let goal = |change: &str| (None, json!({ "kind": "goal", "change": change, "text": "x", "used": 2 }));
+        let of = |changes: &[&str]| {
+            let kinds: Vec<_> = changes.iter().map(|change| goal(change)).collect();
+            story(&kinds).goal.map(|goal| (goal.objective, goal.used))
+        };
+        assert_eq!(of(&[]), None);
+        assert_eq!(of(&["set", "advance"]), Some(("x".to_owned(), 2)));
+        assert_eq!(of(&["set", "done"]), None);
+        assert_eq!(of(&["set", "clear"]), None);
     }
 }

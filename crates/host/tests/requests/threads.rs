@@ -1,0 +1,346 @@
+//! Requests about threads on which no pod lives: each verb's answer is golden, and what cannot be is refused by name.
+
+use std::path::Path;
+
+use crate::house::{House, MODEL, SECRET, normal};
+use minke_host::KINDS;
+use minke_record::ErrorCode;
+use serde_json::{Value, json};
+
+const GOLDEN: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/threads");
+
+/// Compares an answer with its file, or writes the file if asked to (`MINKE_BLESS`).
+#[track_caller]
+fn golden(name: &str, answer: &Value, house: &House) {
+    let made = format!("{:#}\n", normal(answer, house.dir.path()));
+    let path = Path::new(GOLDEN).join(format!("{name}.json"));
+    if std::env::var_os("MINKE_BLESS").is_some() {
+        std::fs::create_dir_all(GOLDEN).unwrap();
+        std::fs::write(&path, made).unwrap();
+        return;
+    }
+    let was = std::fs::read_to_string(&path).unwrap_or_default();
+    assert_eq!(made, was, "the answer of `{name}` has changed: MINKE_BLESS=1 writes it, look at `git diff`");
+}
+
+#[tokio::test]
+async fn every_verb_answers_as_documented() {
+    let house = House::new();
+    let work = house.work();
+    let ask = |kind: &'static str, fields: Value| house.thread(kind, fields);
+    golden(
+        "create",
+        &ask("create", json!({ "cwd": work, "metadata": { "label": "x" } })).await.unwrap(),
+        &house,
+    );
+    let started = json!({
+        "cwd": work, "name": "tale", "model": "other", "model_provider": "scripted",
+        "persist_extended_history": true,
+        "history": [{ "role": "user", "content": "hi" }, { "role": "assistant", "content": "hello" }],
+    });
+    let answer = ask("start", started).await.unwrap();
+    golden("start", &answer, &house);
+    let id = &answer["thread_id"];
+    golden("set_name", &ask("set_name", json!({ "thread_id": id, "name": "story" })).await.unwrap(), &house);
+    let save = json!({ "thread_id": id, "checkpoint_id": "one", "state": { "at": 3 } });
+    golden("checkpoint_save", &ask("checkpoint_save", save).await.unwrap(), &house);
+    let load = json!({ "thread_id": id, "checkpoint_id": "one" });
+    golden("checkpoint_load", &ask("checkpoint_load", load).await.unwrap(), &house);
+    golden("checkpoint_list", &ask("checkpoint_list", json!({ "thread_id": id })).await.unwrap(), &house);
+    let goal = json!({ "thread_id": id, "objective": "make the tests green" });
+    golden("goal_set", &ask("goal_set", goal).await.unwrap(), &house);
+    golden("goal_get", &ask("goal_get", json!({ "thread_id": id })).await.unwrap(), &house);
+    let fork =
+        json!({ "thread_id": id, "name": "other", "approval_policy": "never", "sandbox": "read-only" });
+    golden("fork", &ask("fork", fork).await.unwrap(), &house);
+    golden("goal_clear", &ask("goal_clear", json!({ "thread_id": id })).await.unwrap(), &house);
+    golden("goal_clear_empty", &ask("goal_clear", json!({ "thread_id": id })).await.unwrap(), &house);
+    golden("archive", &ask("archive", json!({ "thread_id": id })).await.unwrap(), &house);
+    golden("list", &ask("list", json!({ "include_archived": true, "limit": 10 })).await.unwrap(), &house);
+    golden("unarchive", &ask("unarchive", json!({ "thread_id": id })).await.unwrap(), &house);
+    golden(
+        "read",
+        &ask("read", json!({ "thread_id": id, "from_seq": 0, "limit": 1 })).await.unwrap(),
+        &house,
+    );
+    let alone = house.start("alone").await;
+    golden("delete", &ask("delete", json!({ "thread_id": alone })).await.unwrap(), &house);
+    let gone = ask("read", json!({ "thread_id": alone })).await.unwrap_err();
+    golden("missing", &gone.answer.unwrap(), &house);
+}
+
+/// Every verb that names a thread, with what else it needs.
+fn of_one(kind: &str, id: &str) -> Option<Value> {
+    Some(match kind {
+        "create" | "start" | "list" => return None,
+        "set_name" => json!({ "thread_id": id, "name": "x" }),
+        "message" => json!({ "thread_id": id, "input": "hello" }),
+        "goal_set" => json!({ "thread_id": id, "objective": "x" }),
+        _ => json!({ "thread_id": id }),
+    })
+}
+
+#[tokio::test]
+async fn an_unknown_thread_is_missing_for_every_verb_alike() {
+    let house = House::new();
+    let unknown = "01970000-0000-7000-8000-000000000001";
+    let mut seen = 0;
+    for kind in KINDS {
+        for id in [unknown, &format!("s_{unknown}"), "thread-1", "", "../..", "s_"] {
+            let Some(fields) = of_one(kind, id) else { continue };
+            let fault = house.thread(kind, fields).await.unwrap_err();
+            assert_eq!(
+                (&fault.code, fault.http(), fault.json_rpc()),
+                (&ErrorCode::NotFound, 404, -32_004),
+                "{kind}"
+            );
+            let shown = if id == unknown { format!("s_{unknown}") } else { id.to_owned() };
+            let expected = json!({ "thread_id": shown, "status": "missing", "threads": [], "events": [],
+                "data": { "error": "thread not found" } });
+            assert_eq!(*fault.answer.unwrap(), expected, "{kind}");
+            seen += 1;
+        }
+    }
+    assert_eq!(seen, 14 * 6);
+    // What was asked for is said back, in our words.
+    for kind in ["resume", "fork"] {
+        let fields =
+            json!({ "thread_id": unknown, "approval_policy": "on_request", "sandbox": "workspace-write" });
+        let answer = *house.thread(kind, fields).await.unwrap_err().answer.unwrap();
+        assert_eq!((&answer["approval_policy"], &answer["sandbox"]), (&json!("ask"), &json!("scope")));
+    }
+    assert_eq!(house.home.store.list().unwrap().len(), 0);
+}
+
+#[tokio::test]
+async fn what_is_not_asked_for_is_refused_by_name() {
+    let house = House::new();
+    let id = house.start("tale").await;
+    let work = house.work();
+    for kind in KINDS {
+        let mut fields = of_one(kind, &id).unwrap_or_else(|| json!({ "cwd": work }));
+        fields["personality"] = json!("kind");
+        let fault = house.thread(kind, fields).await.unwrap_err();
+        assert_eq!(fault.code, ErrorCode::InvalidRequest, "{kind}");
+        assert!(fault.message.contains("personality"), "{kind}: {}", fault.message);
+    }
+    let rows: &[(&str, Value, &str)] = &[
+        ("start", json!({}), "cwd"),
+        ("start", json!({ "cwd": "relative" }), "absolute"),
+        ("start", json!({ "cwd": work, "persist_extended_history": false }), "ephemeral"),
+        ("start", json!({ "cwd": work, "approval_policy": "ask" }), "approval_policy"),
+        ("start", json!({ "cwd": work, "model": "nobody" }), "nobody"),
+        ("start", json!({ "cwd": work, "name": "Not A Name" }), "name"),
+        ("start", json!({ "cwd": work, "history": [{ "role": "user" }] }), "history[0]"),
+        ("start", json!({ "cwd": work, "history": [{ "role": "robot", "content": "x" }] }), "role"),
+        ("start", json!({ "cwd": work, "history": [{ "role": "user", "content": "x", "id": 1 }] }), "`id`"),
+        (
+            "start",
+            json!({ "cwd": work, "history": [{ "kind": "tool_call", "call_id": "c", "name": "t", "arguments": "{}" }] }),
+            "no result",
+        ),
+        ("start", json!({ "cwd": work, "history": [{ "kind": "song" }] }), "history[0]"),
+        ("resume", json!({ "thread_id": id, "approval_policy": "sometimes" }), "sometimes"),
+        ("resume", json!({ "thread_id": id, "sandbox": "off" }), "fence"),
+        ("resume", json!({ "thread_id": id, "sandbox": "danger-full-access" }), "danger-full-access"),
+        ("resume", json!({ "thread_id": id, "model_provider": "elsewhere" }), "elsewhere"),
+        ("fork", json!({ "thread_id": id, "at_seq": 99 }), "99"),
+        ("fork", json!({ "thread_id": id, "cwd": "/" }), "workspace"),
+        ("list", json!({ "status": "odd" }), "odd"),
+        ("list", json!({ "limit": 0 }), "limit"),
+        ("list", json!({ "limit": 501 }), "500"),
+        ("list", json!({ "cursor": "x" }), "cursor"),
+        ("read", json!({ "thread_id": 7 }), "invalid type"),
+        ("message", json!({ "thread_id": id }), "input"),
+        ("message", json!({ "thread_id": id, "input": " " }), "nothing to say"),
+        ("message", json!({ "thread_id": id, "input": 7 }), "input"),
+        ("message", json!({ "thread_id": id, "input": "x", "mode": "shout" }), "mode"),
+        ("message", json!({ "thread_id": id, "input": format!("it is {SECRET}") }), "secret"),
+        ("goal_set", json!({ "thread_id": id, "objective": "x", "budget": { "tokens": 1 } }), "budget"),
+        ("goal_set", json!({ "thread_id": id, "objective": "  " }), "objective"),
+        ("goal_set", json!({ "thread_id": id, "objective": SECRET }), "secret"),
+        ("checkpoint_save", json!({ "thread_id": id, "checkpoint_id": "latest" }), "latest"),
+        ("checkpoint_save", json!({ "thread_id": id, "checkpoint_id": "" }), "id"),
+        ("checkpoint_save", json!({ "thread_id": id, "state": "x".repeat(300_000) }), "262144"),
+        ("checkpoint_save", json!({ "thread_id": id, "state": SECRET }), "secret"),
+        ("checkpoint_load", json!({ "thread_id": id, "checkpoint_id": "nobody" }), "nobody"),
+        ("goal_record_progress", json!({ "thread_id": id, "token_delta": 120 }), "goal_record_progress"),
+    ];
+    let before = house.home.store.reader(id.parse().unwrap()).unwrap().head().unwrap();
+    for (kind, fields, says) in rows {
+        let fault = house.thread(kind, fields.clone()).await.unwrap_err();
+        assert!(fault.message.contains(says), "{kind} {fields:.80}: {}", fault.message);
+        assert!(matches!(fault.http(), 400 | 404), "{kind} {fields:.80}: {fault:?}");
+    }
+    for params in [json!([]), json!("x"), json!({}), json!({ "kind": 7 }), json!({ "kind": "sing" })] {
+        assert_eq!(house.ask("thread", params).await.unwrap_err().code, ErrorCode::InvalidRequest);
+    }
+    assert_eq!(house.ask("sing", json!({})).await.unwrap_err().code, ErrorCode::NotFound);
+    assert_eq!(house.home.store.list().unwrap().len(), 1, "nothing was made");
+    assert_eq!(
+        house.home.store.reader(id.parse().unwrap()).unwrap().head().unwrap(),
+        before,
+        "nothing was written"
+    );
+}
+
+/// The objects of an older system's clients. Ids there began with `thread-`; ours are sessions'.
+#[tokio::test]
+async fn the_sample_requests_of_older_clients_are_taken() {
+    let house = House::new();
+    let work = house.work();
+    let created =
+        house.ask("thread", json!({ "kind": "create", "metadata": { "label": "x" }, "cwd": work })).await;
+    let id = created.unwrap()["thread_id"].clone();
+    let start = json!({ "kind": "start", "model_provider": "scripted", "cwd": work, "persist_extended_history": true });
+    let started = house.ask("thread", start).await.unwrap();
+    assert_eq!((&started["status"], &started["events"]), (&json!("started"), &json!([])));
+    assert_eq!(started["thread"]["source"], "api");
+    assert_eq!(started["data"], json!({ "history": [], "checkpoint": null }));
+    let listed =
+        house.ask("thread", json!({ "kind": "list", "include_archived": true, "limit": 10 })).await.unwrap();
+    assert_eq!((&listed["thread_id"], listed["threads"].as_array().unwrap().len()), (&json!("list"), 2));
+    // `resume` with history and `message` start a pod: the binary's tests have them.
+    let fork = json!({ "kind": "fork", "thread_id": id, "model": MODEL, "cwd": work });
+    assert_eq!(house.ask("thread", fork).await.unwrap()["status"], "forked");
+}
+
+#[tokio::test]
+async fn a_change_of_a_sleeping_thread_wakes_nobody() {
+    let house = House::new();
+    let id = house.start("tale").await;
+    for (kind, more) in [
+        ("set_name", json!({ "name": "story" })),
+        ("archive", json!({})),
+        ("unarchive", json!({})),
+        ("goal_set", json!({ "objective": "x" })),
+        ("checkpoint_save", json!({})),
+    ] {
+        let mut fields = more;
+        fields["thread_id"] = json!(id);
+        house.thread(kind, fields).await.unwrap();
+        assert_eq!(house.home.store.holder(id.parse().unwrap()).unwrap(), None, "{kind}");
+    }
+    let pods = house.ask("pods", json!({})).await.unwrap();
+    assert_eq!(pods, json!({ "pods": [] }));
+    let read = house.thread("read", json!({ "thread_id": id })).await.unwrap();
+    let kinds: Vec<&str> =
+        read["data"]["entries"].as_array().unwrap().iter().map(|e| e["kind"].as_str().unwrap()).collect();
+    let visits = kinds.iter().filter(|kind| **kind == "opened").count();
+    assert_eq!((visits, kinds.first(), kinds.last()), (5, Some(&"session_start"), Some(&"checkpoint")));
+    assert!(read["data"]["entries"].as_array().unwrap().iter().all(|e| e["as"] != "pod"));
+}
+
+#[tokio::test]
+async fn pages_of_a_filtered_list_leave_nobody_out() {
+    let house = House::new();
+    let mut away = Vec::new();
+    for n in 0..12 {
+        let id = house.start(&format!("t{n}")).await;
+        if n % 3 == 0 {
+            house.thread("archive", json!({ "thread_id": id })).await.unwrap();
+            away.push(id);
+        }
+    }
+    for (status, expected) in [("archived", 4), ("idle", 8), ("running", 0), ("completed", 0), ("failed", 0)]
+    {
+        let (mut seen, mut cursor) = (Vec::new(), Value::Null);
+        for _ in 0..20 {
+            let list = json!({ "status": status, "limit": 3, "cursor": cursor });
+            let page = house.thread("list", list).await.unwrap();
+            let threads = page["threads"].as_array().unwrap().clone();
+            assert!(threads.len() <= 3);
+            seen.extend(threads.iter().map(|thread| thread["id"].as_str().unwrap().to_owned()));
+            cursor = page["data"]["next_cursor"].clone();
+            if cursor.is_null() {
+                break;
+            }
+        }
+        let mut once = seen.clone();
+        once.sort();
+        once.dedup();
+        assert_eq!((seen.len(), once.len()), (expected, expected), "{status}");
+        assert_eq!(status == "archived", seen.iter().all(|id| away.contains(id)) && expected > 0, "{status}");
+    }
+    let all = house.thread("list", json!({ "include_archived": true, "cwd": house.work() })).await.unwrap();
+    assert_eq!(all["threads"].as_array().unwrap().len(), 12);
+    let elsewhere = house.thread("list", json!({ "cwd": "/" })).await.unwrap();
+    assert_eq!(elsewhere["threads"], json!([]));
+}
+
+#[tokio::test]
+async fn a_fork_shows_what_it_stands_on_and_keeps_it_alive() {
+    let house = House::new();
+    let history = json!([{ "role": "user", "content": "hi" }, { "role": "assistant", "content": "hello" }]);
+    let made = house.thread("start", json!({ "cwd": house.work(), "history": history })).await.unwrap();
+    let parent = made["thread_id"].clone();
+    house.thread("goal_set", json!({ "thread_id": parent, "objective": "x" })).await.unwrap();
+    let said = made["data"]["history"].as_array().unwrap();
+    let words: Vec<_> =
+        said.iter().map(|row| (row["role"].as_str().unwrap(), row["content"].as_str().unwrap())).collect();
+    assert_eq!(words, [("user", "hi"), ("assistant", "hello")]);
+    let forked = house.thread("fork", json!({ "thread_id": parent })).await.unwrap();
+    let fork = forked["thread_id"].clone();
+    let inherited = forked["data"]["history"].as_array().unwrap();
+    assert_eq!(inherited.len(), 2);
+    assert!(inherited.iter().all(|row| row["thread_id"] == parent), "{inherited:?}");
+    assert_eq!(
+        forked["thread"]["from"]["session"].as_str().map(|id| format!("s_{id}")),
+        parent.as_str().map(str::to_owned)
+    );
+    let goal = house.thread("goal_get", json!({ "thread_id": fork })).await.unwrap();
+    assert_eq!(goal["data"]["goal"]["objective"], "x", "the goal comes along");
+    // A conversation is there: no other goes in.
+    let again = json!({ "thread_id": parent, "history": history });
+    assert_eq!(house.thread("resume", again).await.unwrap_err().code, ErrorCode::Conflict);
+    let refused = house.thread("delete", json!({ "thread_id": parent })).await.unwrap_err();
+    assert_eq!((refused.http(), refused.message.contains("fork")), (409, true), "{refused:?}");
+    house.thread("delete", json!({ "thread_id": fork })).await.unwrap();
+    house.thread("delete", json!({ "thread_id": parent })).await.unwrap();
+    assert_eq!(house.home.store.list().unwrap().len(), 0);
+}
+
+#[tokio::test]
+async fn the_catalog_and_the_configuration_come_from_the_binary() {
+    let house = House::new();
+    assert_eq!(house.ask("models", json!({})).await.unwrap()["models"][0]["ref"], MODEL);
+    assert_eq!(house.ask("config", json!({ "cwd": "/w" })).await.unwrap()["cwd"], "/w");
+    let set = json!({ "key": "worker.max_turns", "value": 5 });
+    assert_eq!(house.ask("config/set", set).await.unwrap()["value"], 5);
+    for (method, params) in [
+        ("models", json!({ "x": 1 })),
+        ("config", json!({ "cwd": "w" })),
+        ("config/set", json!({})),
+        ("config/set", json!({ "key": "nope", "value": 1 })),
+        ("asks", json!({ "x": 1 })),
+        ("pods", json!([1])),
+        ("prompt", json!({ "prompt": "x" })),
+        ("prompt", json!({ "prompt": "x", "cwd": "/", "temperature": 1 })),
+        (
+            "tool/invoke",
+            json!({ "call": { "name": "x", "payload": { "type": "function", "arguments": "{}" } } }),
+        ),
+        ("tool/invoke", json!({ "thread_id": "x", "call": {} })),
+    ] {
+        let fault = house.ask(method, params.clone()).await.unwrap_err();
+        assert_eq!(fault.code, ErrorCode::InvalidRequest, "{method} {params}: {fault:?}");
+    }
+    for (method, params) in [
+        ("pods/get", json!({ "name": "nobody" })),
+        ("pods/stop", json!({ "name": "nobody" })),
+        ("pods/send", json!({ "name": "nobody", "input": "x" })),
+        ("asks/answer", json!({ "id": "nobody", "decision": "approved" })),
+        (
+            "approval/answer",
+            json!({ "approval_id": "01970000-0000-7000-8000-000000000001", "decision": "denied" }),
+        ),
+        ("prompt", json!({ "thread_id": "nobody", "prompt": "x" })),
+        (
+            "tool/invoke",
+            json!({ "thread_id": "nobody", "call": { "name": "x", "payload": { "type": "custom", "input": "" } } }),
+        ),
+    ] {
+        let fault = house.ask(method, params.clone()).await.unwrap_err();
+        assert_eq!(fault.code, ErrorCode::NotFound, "{method} {params}: {fault:?}");
+    }
+}
