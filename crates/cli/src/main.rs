@@ -18,6 +18,7 @@ mod fork;
 mod gc;
 mod held;
 mod hooks;
+mod host;
 mod init;
 mod lift;
 mod log;
@@ -155,6 +156,8 @@ enum Command {
     Paths(paths::Paths),
     /// A script served over loopback HTTP in all four wire formats, to test any client against
     MockLlm(mock_llm::MockLlm),
+    /// The door for programs: threads, frames and questions over loopback HTTP, or on stdin and stdout
+    Host(host::Host),
     /// What Minke is about, shown on real pods in a directory of its own: no key, no network, some seconds
     Tour(tour::Tour),
     /// The shapes of the pod protocol
@@ -250,6 +253,7 @@ async fn talk(command: Command, around: &Surroundings, screen: &Screen) -> Resul
         Command::Answer(answer) => answer::run(answer, around, screen).await,
         Command::Undo(undo) => undo::run(undo, around, screen).await,
         Command::Thread(threads) => Box::pin(thread::run(threads, around, screen)).await,
+        Command::Host(host) => Box::pin(host::run(host, around, screen)).await,
         Command::MockLlm(mock) => mock_llm::run(mock, around, screen).await,
         Command::Tour(tour) => Box::pin(tour::run(tour, around, screen)).await,
         Command::Hooks(hooks) => Box::pin(hooks::run(hooks, around, screen)).await,

@@ -102,7 +102,7 @@ fn story() -> Vec<Value> {
 }
 
 enum Happening {
-    Entry(Entry),
+    Entry(Box<Entry>),
     Live(Event),
 }
 
@@ -121,9 +121,8 @@ fn happenings() -> Vec<Happening> {
             object["run"] = json!(RUN);
         }
         object.as_object_mut().unwrap().extend(step.as_object().unwrap().clone());
-        out.push(Happening::Entry(
-            line::parse(&object.to_string()).unwrap_or_else(|e| panic!("{object}: {e}")),
-        ));
+        let entry = line::parse(&object.to_string()).unwrap_or_else(|e| panic!("{object}: {e}"));
+        out.push(Happening::Entry(Box::new(entry)));
         seq += 1;
     }
     out

@@ -95,7 +95,7 @@ impl Door {
             router = router.route(route.path, on(filter, answer));
         }
         let (events, socket, metrics) = (self.clone(), self.clone(), self.clone());
-        router
+        let router = router
             .route("/v1/events", get(move |request: Request| events::answer(events, request)))
             .route("/v1/ws", get(move |request: Request| socket::answer(socket, request)))
             .route("/metrics", get(move || call::metrics(metrics)))
@@ -104,7 +104,10 @@ impl Door {
             .fallback(async || refused(StatusCode::NOT_FOUND, "not_found", "there is no such route"))
             .method_not_allowed_fallback(async || {
                 refused(StatusCode::METHOD_NOT_ALLOWED, "invalid_request", "the route takes another method")
-            })
+            });
+        // Around all of it: inside, a route would add what it knows (`Allow`) to the guard's refusals.
+        Router::new()
+            .fallback_service(router)
             .layer(middleware::from_fn_with_state(self.clone(), guard::guard))
     }
 }

@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use axum::body::Bytes;
 use axum::extract::ws::{Message, WebSocket, WebSocketUpgrade};
 use axum::extract::{FromRequestParts, Request};
 use axum::response::{IntoResponse, Response};
@@ -17,6 +18,8 @@ use super::{BODY_BYTES, Door};
 use crate::rpc::Rpc;
 
 const PROTOCOL: &str = "minke.v1";
+/// After so many pings without a sign of life a client is gone.
+const SILENCE: u32 = 3;
 /// Messages that wait to be written.
 const WAITING: usize = 32;
 
@@ -42,15 +45,22 @@ async fn talk(door: Arc<Door>, socket: WebSocket) {
     let (mut out, mut messages) = socket.split();
     let (sender, mut waiting) = mpsc::channel::<serde_json::Value>(WAITING);
     let mut rpc = Rpc::new(door.engine.clone(), asker(), sender);
+    let quiet = door.waits.head;
     let write = async {
-        while let Some(value) = waiting.recv().await {
-            if out.send(Message::text(value.to_string())).await.is_err() {
+        loop {
+            let message = match tokio::time::timeout(quiet, waiting.recv()).await {
+                Ok(Some(value)) => Message::text(value.to_string()),
+                Ok(None) => return,
+                Err(_) => Message::Ping(Bytes::new()),
+            };
+            if out.send(message).await.is_err() {
                 return;
             }
         }
     };
     let read = async {
-        while let Some(Ok(message)) = messages.next().await {
+        // Whoever is there answers a ping, however little it has to say.
+        while let Ok(Some(Ok(message))) = tokio::time::timeout(SILENCE * quiet, messages.next()).await {
             match message {
                 Message::Text(text) => rpc.message(text.as_bytes()).await,
                 Message::Ping(_) | Message::Pong(_) => {}

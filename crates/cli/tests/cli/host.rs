@@ -1,0 +1,301 @@
+//! `minke host` with real pods: frames over HTTP as they come and when one comes back, and one host at a time.
+
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use crate::http::{Door, Events, Host, Seen};
+use crate::world::{UNFENCED, World, kill};
+
+/// A pod that thinks, runs a command, writes a file and speaks in pieces, at a pace at which one can come and go.
+const SCRIPT: &str = r#"
+loop = true
+[[turn]]
+pace_ms = 5
+thinking = ["Let ", "me ", "see."]
+text = ["I ", "will ", "look."]
+[[turn.call]]
+tool = "Bash"
+args = { command = "echo out; exit 3" }
+[[turn.call]]
+tool = "Write"
+args = { file_path = "{{cwd}}/made.txt", content = "x" }
+
+[[turn]]
+pace_ms = 5
+text = ["This ", "is ", "a ", "long ", "answer ", "in ", "many ", "pieces, ", "so ", "that ", "somebody ", "can ", "go ",
+  "away ", "in ", "the ", "middle ", "of ", "it."]
+"#;
+
+fn threaded(script: &str) -> (World, String) {
+    let world = World::new();
+    world.write("s.toml", script);
+    let args = [&["exec", "--name", "t", "--model", "scripted:s.toml"], &UNFENCED[..], &["begin"]].concat();
+    let done = world.run(&args);
+    assert_eq!(done.code, Some(0), "{done:?}");
+    let listed = world.json(&["thread", "list", "--json"]);
+    let id = listed["threads"][0]["id"].as_str().unwrap().to_owned();
+    (world, id)
+}
+
+fn ids(seen: &[Seen]) -> Vec<String> {
+    seen.iter().filter_map(|seen| seen.id.clone()).collect()
+}
+
+/// Frames that were made from entries; live ones are a matter of when one looked.
+fn logged(seen: &[Seen]) -> Vec<&Value> {
+    seen.iter().filter(|seen| seen.id.is_some()).map(|seen| &seen.frame).collect()
+}
+
+/// What a client shows that follows the rule: a delta is added to what is open on its channel, a whole one takes its
+/// place, and one from the log closes it.
+fn shown(seen: &[Seen]) -> (String, Vec<String>) {
+    let (mut open, mut closed) = (String::new(), Vec::new());
+    for Seen { id, frame } in seen {
+        if frame["event"] != "response_delta" || frame["channel"] != "text" {
+            continue;
+        }
+        if frame["whole"] == true {
+            open.clear();
+        }
+        open.push_str(frame["delta"].as_str().unwrap());
+        if id.is_some() {
+            closed.push(std::mem::take(&mut open));
+        }
+    }
+    (open, closed)
+}
+
+/// How many runs a stream has seen end.
+fn until_ends(events: &mut Events, runs: usize) -> Vec<Seen> {
+    let mut all = Vec::new();
+    for _ in 0..runs {
+        all.extend(events.until("response_end"));
+    }
+    all
+}
+
+#[test]
+fn a_client_that_comes_back_sees_each_frame_once() {
+    let (world, thread) = threaded(SCRIPT);
+    let host = Host::start(&world, &[]);
+    let mut steady = host.door.events(&thread, None);
+    let mut restless = host.door.events(&thread, None);
+    let before = until_ends(&mut steady, 1);
+    let mut seen = until_ends(&mut restless, 1);
+    assert_eq!(before, seen, "both read the same log");
+    // Both wait now; the pod is woken, and they hear it.
+    assert_eq!(world.run(&["send", "t", "more"]).code, Some(0));
+    let mut comings = 0;
+    let last = loop {
+        // Away after every few frames, in the middle of a block too, and back with the last id.
+        let mut ended = false;
+        for _ in 0..7 {
+            let next = restless.next().unwrap();
+            ended = next.event() == "response_end";
+            seen.push(next);
+            if ended {
+                break;
+            }
+        }
+        if ended {
+            break ids(&seen).pop().unwrap();
+        }
+        let last = ids(&seen).pop().unwrap();
+        drop(restless);
+        comings += 1;
+        restless = host.door.events(&thread, Some(&last));
+    };
+    let after = until_ends(&mut steady, 1);
+    let steady_saw = [before, after].concat();
+    assert!(comings > 3, "it came back {comings} times only");
+    assert_eq!(ids(&seen), ids(&steady_saw), "each frame once, in the same order");
+    assert_eq!(logged(&seen), logged(&steady_saw));
+    assert_eq!(shown(&seen), shown(&steady_saw), "and both show the same text");
+    let (open, closed) = shown(&steady_saw);
+    assert_eq!(open, "");
+    assert_eq!(closed.len(), 4, "{closed:?}");
+    // Somebody heard it in pieces.
+    assert!(
+        steady_saw.iter().filter(|seen| seen.id.is_none() && seen.event() == "response_delta").count() > 5
+    );
+    // Nothing comes after the last, for whoever was here and for whoever comes.
+    let wake = world.run(&["send", "t", "once more"]);
+    assert_eq!(wake.code, Some(0), "{wake:?}");
+    let mut late = host.door.events(&thread, Some(&last));
+    assert_eq!(late.next().unwrap().event(), "response_start");
+    assert_eq!(steady.next().unwrap().event(), "response_start");
+}
+
+#[test]
+fn what_is_read_is_what_was_heard() {
+    let (world, thread) = threaded(SCRIPT);
+    let host = Host::start(&world, &[]);
+    let mut listener = host.door.events(&thread, None);
+    let mut heard = until_ends(&mut listener, 1);
+    for said in ["one", "two", "three"] {
+        assert_eq!(world.run(&["send", "t", said]).code, Some(0));
+        heard.extend(until_ends(&mut listener, 1));
+    }
+    // The pod is gone: only the log is left.
+    assert_eq!(world.run(&["stop", "t"]).code, Some(0));
+    let read = until_ends(&mut host.door.events(&thread, None), 4);
+    assert!(read.iter().all(|seen| seen.id.is_some()), "a log has no live frames");
+    assert_eq!(logged(&read), logged(&heard));
+    let events: Vec<&str> = read.iter().map(Seen::event).collect();
+    for event in [
+        "turn_started",
+        "turn_complete",
+        "tool_call_start",
+        "tool_call_result",
+        "exec_command_begin",
+        "exec_command_end",
+        "patch_apply_begin",
+        "patch_apply_end",
+        "response_delta",
+    ] {
+        assert!(events.contains(&event), "no {event} in {events:?}");
+    }
+    let end = read.iter().find(|seen| seen.event() == "exec_command_end").unwrap();
+    assert_eq!(end.frame["exit_code"], 3, "{end:?}");
+    // From every place on the rest is the same.
+    for (at, seen) in read.iter().enumerate().step_by(5) {
+        let mut rest = host.door.events(&thread, seen.id.as_deref());
+        let rest: Vec<Seen> = (at + 1..read.len()).map(|_| rest.next().unwrap()).collect();
+        assert_eq!(rest, read[at + 1..]);
+    }
+}
+
+#[test]
+fn a_place_that_never_was_is_a_conflict() {
+    let (world, thread) = threaded(SCRIPT);
+    let host = Host::start(&world, &[]);
+    for since in ["3.0.00000000000000000000000000000000", "999999.0.00000000000000000000000000000000"] {
+        let mut events = host.door.events(&thread, Some(since));
+        let first = events.next().unwrap();
+        assert_eq!((first.event(), &first.frame["code"]), ("error", &"conflict".into()), "{first:?}");
+        assert_eq!(world.run(&["send", "t", "more"]).code, Some(0));
+        assert_eq!(events.next().unwrap().event(), "response_start", "what follows is told");
+        until_ends(&mut events, 1);
+    }
+}
+
+#[test]
+fn a_killed_pod_is_heard_to_the_end_and_again_when_it_is_back() {
+    let (world, thread) =
+        threaded("[[turn]]\ntext = \"first\"\n[[turn]]\ntext = [\"a\", \"b\"]\nsteps = []\n");
+    drop(thread);
+    drop(world);
+    let slow = "loop = true\n[[turn]]\nwhen = \"begin\"\ntext = \"first\"\n[[turn]]\nwhen = \"slow\"\npace_ms = 100\nchunk = 1\n\
+                text = \"a text that takes its time and is cut off before it has come to its end, however long that is\"\n";
+    let (world, thread) = threaded(slow);
+    let host = Host::start(&world, &[]);
+    let mut events = host.door.events(&thread, None);
+    let mut heard = until_ends(&mut events, 1);
+    assert_eq!(world.run(&["send", "t", "slow"]).code, Some(0));
+    heard.extend(events.until("response_delta"));
+    kill(&world.only_pod()["pid"]);
+    assert_eq!(world.run(&["cancel", "t"]).code, Some(0));
+    heard.extend(until_ends(&mut events, 1));
+    let read = until_ends(&mut host.door.events(&thread, None), 2);
+    assert_eq!(logged(&read), logged(&heard));
+}
+
+#[test]
+fn a_second_host_says_who_is_there() {
+    let world = World::new();
+    let host = Host::start(&world, &[]);
+    let second = world.run(&["host"]);
+    assert_eq!(second.code, Some(75), "{second:?}");
+    assert!(second.err.contains(&host.door.pid.to_string()), "{second:?}");
+    assert!(second.err.contains(&host.door.address), "{second:?}");
+    assert_eq!(Door::of(&world).pid, host.door.pid);
+}
+
+#[test]
+fn a_killed_hosts_place_is_taken() {
+    let world = World::new();
+    let first = Host::start(&world, &[]);
+    let old = first.door.clone();
+    kill(&old.pid);
+    drop(first);
+    assert_eq!(Door::of(&world).pid, old.pid, "its file is still there");
+    let second = Host::start(&world, &[]);
+    assert_ne!(second.door.pid, old.pid);
+    assert_eq!(second.door.call("GET", "/healthz", &Value::Null), (200, json!({ "status": "ok" })));
+    let mode = std::fs::metadata(world.home().join("run/host.json")).unwrap();
+    assert_eq!(std::os::unix::fs::PermissionsExt::mode(&mode.permissions()) & 0o777, 0o600);
+}
+
+#[test]
+fn a_host_that_ends_leaves_pods_alone() {
+    let (world, thread) = threaded("loop = true\n[[turn]]\ntext = \"x\"\n");
+    let mut host = Host::start(&world, &[]);
+    assert_eq!(world.run(&["send", "t", "wake"]).code, Some(0));
+    let mut events = host.door.events(&thread, None);
+    until_ends(&mut events, 2);
+    let pod = world.only_pod()["pid"].clone();
+    let begun = Instant::now();
+    host.going.signal(rustix::process::Signal::TERM);
+    let ended = host.going.child.wait().unwrap();
+    assert!(begun.elapsed() < Duration::from_secs(2), "it took {:?}", begun.elapsed());
+    assert_eq!(ended.code(), Some(0));
+    assert_eq!(world.only_pod()["pid"], pod);
+    assert!(!world.home().join("run/host.json").exists());
+    // The client was cut off, and goes on with the next host.
+    assert_eq!(events.next(), None);
+    let next = Host::start(&world, &[]);
+    assert_eq!(world.run(&["send", "t", "again"]).code, Some(0));
+    until_ends(&mut next.door.events(&thread, None), 3);
+}
+
+#[test]
+fn nobody_needs_it_and_it_ends() {
+    let world = World::new();
+    let mut host = Host::start(&world, &["--idle", "1"]);
+    assert_eq!(host.door.call("GET", "/healthz", &Value::Null).0, 200);
+    let ended = host.going.child.wait().unwrap();
+    assert_eq!(ended.code(), Some(0));
+    assert!(!world.home().join("run/host.json").exists());
+}
+
+#[test]
+fn whoever_needs_a_host_has_one() {
+    let world = World::new();
+    let asking: Vec<_> = (0..5).map(|_| world.start(&["host", "--ensure", "--json"])).collect();
+    let told: Vec<Value> = asking
+        .into_iter()
+        .map(|going| {
+            let done = going.end();
+            assert_eq!(done.code, Some(0), "{done:?}");
+            serde_json::from_str(&done.out).unwrap()
+        })
+        .collect();
+    let door = Door::of(&world);
+    for info in &told {
+        assert_eq!(info["pid"], door.pid, "two hosts: {told:?}");
+        assert!(info.get("token").is_none(), "the token is printed");
+    }
+    assert_eq!(door.call("GET", "/v1/pods", &Value::Null).0, 200);
+    kill(&door.pid);
+}
+
+#[test]
+fn other_machines_are_let_in_only_on_purpose() {
+    let world = World::new();
+    let token = world.write("token", &"t".repeat(40));
+    let short = world.write("short", "secret");
+    let (token, short) = (token.to_str().unwrap(), short.to_str().unwrap());
+    for args in [
+        &["host", "--listen", "0.0.0.0:0"][..],
+        &["host", "--listen", "[::]:0", "--token-file", token],
+        &["host", "--listen", "0.0.0.0:0", "--behind-proxy", "minke.example"],
+        &["host", "--token-file", short],
+        &["host", "--token-file", "/nowhere"],
+        &["host", "--listen", "localhost"],
+    ] {
+        let done = world.run(args);
+        assert_eq!(done.code, Some(2), "{args:?}: {done:?}");
+        assert!(!world.home().join("run/host.json").exists());
+    }
+}

@@ -1,0 +1,105 @@
+//! Clients that are slow on purpose: each is let go in time, and nobody else waits for it.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::time::{Duration, Instant};
+
+use crate::request::{Request, status};
+use crate::world::{World, drained, shut};
+
+/// More than every wait of the door together, and far less than a client could hold it.
+const LET_GO: Duration = Duration::from_secs(5);
+
+/// What comes back to a client that sends a first part, and the rest a byte at a time for as long as it is let.
+fn drip(world: &World, first: &[u8], then: &[u8]) -> Vec<u8> {
+    let mut stream = world.connect();
+    stream.set_nodelay(true).unwrap();
+    stream.write_all(first).unwrap();
+    let begun = Instant::now();
+    for byte in then.iter().cycle() {
+        if stream.write_all(&[*byte]).is_err() {
+            break;
+        }
+        assert!(begun.elapsed() < LET_GO, "a byte now and then holds the door open");
+        // The pace of this client is what is tried; nothing is waited for.
+        std::thread::park_timeout(Duration::from_millis(20));
+    }
+    drained(&mut stream)
+}
+
+#[test]
+fn slow_clients_are_let_go() {
+    let world = World::new();
+    let good = Request::good(&world);
+    let head = format!("POST /v1/thread HTTP/1.1\r\nHost: {}\r\n", world.host());
+    let whole = good.clone().body(b"").length("1000000").bytes();
+    let chunked = good.clone().body(b"").length("").with("Transfer-Encoding", "chunked").bytes();
+    for (name, first, then) in [
+        ("a head without an end", head.as_bytes(), &b"X: y\r\n"[..]),
+        ("a head of one long line", head.as_bytes(), b"x"),
+        ("a first line", b"GET /", b"a"),
+        ("a body", &whole, b" "),
+        ("chunks without an end", &chunked, b"1\r\n \r\n"),
+    ] {
+        let answer = drip(&world, first, then);
+        assert!(
+            matches!(status(&answer), None | Some(400..500)),
+            "{name}: {}",
+            String::from_utf8_lossy(&answer)
+        );
+        assert_eq!(world.sessions(), 0, "{name}");
+        assert!(world.healthy(), "after {name} nobody answers");
+    }
+}
+
+#[test]
+fn who_says_nothing_is_let_go() {
+    let world = World::new();
+    let mut silent: Vec<TcpStream> = (0..50).map(|_| world.connect()).collect();
+    assert!(world.healthy(), "fifty who say nothing keep everybody out");
+    let begun = Instant::now();
+    for stream in &mut silent {
+        assert_eq!(status(&drained(stream)), None);
+    }
+    assert!(begun.elapsed() < LET_GO);
+}
+
+/// A body that was promised and never comes makes nothing, even if the client says that it is done.
+#[test]
+fn a_request_that_breaks_off_makes_nothing() {
+    let world = World::new();
+    let bytes = Request::good(&world).bytes();
+    for cut in [1, bytes.len() / 4, bytes.len() / 2, bytes.len() - 1] {
+        let mut stream = world.connect();
+        stream.write_all(&bytes[..cut]).unwrap();
+        shut(&stream);
+        let answer = drained(&mut stream);
+        assert_ne!(status(&answer), Some(200), "at {cut}");
+        assert_eq!(world.sessions(), 0, "at {cut}");
+    }
+}
+
+/// More connections than there are places: the others get one when they are free again.
+#[test]
+fn more_connections_than_places_are_turned_away() {
+    let world = World::new();
+    let mut open = Vec::new();
+    for _ in 0..minke_host::http::CONNECTIONS + 50 {
+        match TcpStream::connect(world.address) {
+            Ok(stream) => open.push(stream),
+            // No more descriptors on this machine: that many are enough.
+            Err(_) => break,
+        }
+    }
+    let turned_away = open.iter().rev().take(50).filter(|stream| {
+        stream.set_read_timeout(Some(Duration::from_millis(50))).unwrap();
+        matches!((&mut &**stream).read(&mut [0; 1]), Ok(0))
+    });
+    let turned_away = turned_away.count();
+    assert!(turned_away > 0 || open.len() <= minke_host::http::CONNECTIONS, "there is no limit");
+    drop(open);
+    let begun = Instant::now();
+    while !world.healthy() {
+        assert!(begun.elapsed() < LET_GO, "the places are not free again");
+    }
+}
