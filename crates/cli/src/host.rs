@@ -15,6 +15,7 @@ use crate::around::Surroundings;
 use crate::desk;
 use crate::failure::{Exit, Failure};
 use crate::screen::Screen;
+use crate::streams::{Stdin, Stdout};
 
 /// A token is short; a file that is longer holds something else.
 const TOKEN_FILE_BYTES: u64 = 4 * 1024;
@@ -56,9 +57,9 @@ pub(crate) async fn run(host: Host, around: &Surroundings, screen: &Screen) -> R
     let engine = desk::engine(around)?;
     if host.stdio {
         let by = minke_record::Actor::person("host");
-        minke_host::stdio(engine, tokio::io::stdin(), tokio::io::stdout(), by)
-            .await
-            .map_err(|e| Failure::new(Exit::Failed, "cannot speak on stdin and stdout").why(e))?;
+        let cannot = |e| Failure::new(Exit::Failed, "cannot speak on stdin and stdout").why(e);
+        let stdin = Stdin::open().map_err(cannot)?;
+        minke_host::stdio(engine, stdin, Stdout, by).await.map_err(cannot)?;
         return Ok(Exit::Done);
     }
     let token = host.token_file.as_deref().map(token).transpose()?;

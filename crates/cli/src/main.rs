@@ -45,6 +45,7 @@ mod skills;
 mod spawn;
 mod spoken;
 mod stop;
+mod streams;
 mod tail;
 mod thread;
 mod threads_shown;

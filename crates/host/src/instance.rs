@@ -194,6 +194,7 @@ pub async fn run(
             _ = terminated.recv() => break Ended::Signal,
             _ = interrupted.recv() => break Ended::Signal,
             () = tokio::time::sleep(TICK) => {
+                engine.reap();
                 if options.idle.is_some_and(|idle| door.metrics.idle() >= idle) && !engine.busy() {
                     break Ended::Idle;
                 }

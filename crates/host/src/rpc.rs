@@ -18,7 +18,7 @@ use tokio::task::{AbortHandle, JoinSet};
 use crate::engine::Engine;
 use crate::fault::Fault;
 use crate::frames::FrameId;
-use crate::http::{ROUTES, strict_json};
+use crate::http::strict_json;
 use crate::watch::Watch;
 
 /// Requests of one client that are answered at the same time; the next ones wait.
@@ -216,8 +216,7 @@ impl Rpc {
 impl Client {
     async fn answer(&self, request: Request) -> Option<Value> {
         let Request { method, params, id } = request;
-        let known = ROUTES.iter().any(|route| route.method == method) || method.starts_with("thread/");
-        if !known {
+        if !Engine::knows(&method) {
             return id.map(|id| error(&id, NO_METHOD, &no_method(&method).message, None));
         }
         let answer = self.engine.call(&method, params, &self.by).await;

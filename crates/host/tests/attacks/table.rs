@@ -358,7 +358,7 @@ impl Table<'_> {
             ("two objects", format!("{body}{body}")),
             ("something behind it", format!("{body}x")),
             ("a list around it", format!("[{body}]")),
-            ("text around it", format!("{:?}", body)),
+            ("text around it", format!("{body:?}")),
             ("a comment", format!("/**/{body}")),
             ("a trailing comma", format!("{{{inner},}}")),
             ("single quotes", body.replace('"', "'")),
