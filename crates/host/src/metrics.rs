@@ -90,6 +90,8 @@ impl Metrics {
         gauge(&mut text, "minke_http_connections", "Open connections", Some(connections));
         let watchers = self.watchers.load(Ordering::Relaxed);
         gauge(&mut text, "minke_event_streams", "Streams of frames that somebody listens to", Some(watchers));
+        head(&mut text, "minke_event_streams_cut_total", "Streams that were not read fast enough", "counter");
+        line(&mut text, &format!("minke_event_streams_cut_total {}", engine.quiet.cut()));
         head(&mut text, "minke_http_requests_total", "Requests by route and status", "counter");
         for ((route, status), count) in self.requests.lock().unwrap_or_else(PoisonError::into_inner).iter() {
             line(

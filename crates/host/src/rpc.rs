@@ -3,10 +3,12 @@
 //! Requests are answered beside each other, each answer whole; `events/subscribe{thread, since?}` begins notifications
 //! `event`, each a frame with its `id`, until `events/unsubscribe` or the end. Elsewhere: lines (`stdio`), messages
 //! (`http::socket`), what a method does (`engine`).
-//! Invariant: each request with an id gets exactly one answer, a notification none (`json_rpc_is_spoken_to_the_letter`).
+//! Invariant: each request with an id gets exactly one answer, a notification none (`notifications_are_acted_on_and_batches_answered_together`,
+//! `what_is_no_request_is_refused_and_the_rest_is_answered`).
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::StreamExt;
 use minke_record::{Actor, ErrorCode, SessionId};
@@ -19,7 +21,7 @@ use crate::engine::Engine;
 use crate::fault::Fault;
 use crate::frames::FrameId;
 use crate::http::strict_json;
-use crate::watch::Watch;
+use crate::watch::{SLOW, Watch};
 
 /// Requests of one client that are answered at the same time; the next ones wait.
 const REQUESTS: usize = 64;
@@ -74,12 +76,22 @@ struct Unsubscribe {
 impl Engine {
     /// Begins to watch the thread that somebody named, after the frame that somebody named.
     pub fn subscribe(&self, thread: &str, since: Option<&str>) -> Result<Watch, Fault> {
+        self.subscribe_within(thread, since, SLOW)
+    }
+
+    /// The same for a client that is let go when it takes no frame for so long.
+    pub(crate) fn subscribe_within(
+        &self,
+        thread: &str,
+        since: Option<&str>,
+        slow: Duration,
+    ) -> Result<Watch, Fault> {
         let since = since.map(str::parse::<FrameId>).transpose();
         let since = since.map_err(|why| Fault::invalid(format!("since: {why}")))?;
         let missing = || Fault::new(ErrorCode::NotFound, "thread not found");
         let thread: SessionId = thread.parse().map_err(|_| missing())?;
         self.home.store.stamp(thread).map_err(|_| missing())?;
-        Ok(self.watch(thread, since))
+        Ok(self.watch_within(thread, since, slow))
     }
 }
 

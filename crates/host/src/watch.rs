@@ -8,7 +8,7 @@
 
 use std::collections::HashMap;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -28,7 +28,7 @@ use crate::frames::{Frame, FrameId, Frames};
 /// Frames that wait for whoever watches.
 const WAITING_FRAMES: usize = 32;
 /// Who takes no frame for this long is let go, and comes back with the id of the last one.
-const SLOW: Duration = Duration::from_secs(20);
+pub(crate) const SLOW: Duration = Duration::from_secs(20);
 /// How often a sleeping thread's log is looked at: one `stat`.
 const LOOK_EVERY: Duration = Duration::from_millis(150);
 /// After the log grew its pod is looked for so often: a pod writes before it listens.
@@ -39,9 +39,14 @@ const PAGE_BYTES: usize = 1024 * 1024;
 /// Threads whose last quiet place is remembered.
 const QUIET_PLACES: usize = 1_024;
 
-/// Where threads are known to have had nothing open: reading for a client that comes back begins there.
+/// What watchers leave for those who come after them.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct QuietPlaces(Arc<Mutex<HashMap<SessionId, Quiet>>>);
+pub(crate) struct QuietPlaces {
+    /// Where threads are known to have had nothing open: reading for a client that comes back begins there.
+    places: Arc<Mutex<HashMap<SessionId, Quiet>>>,
+    /// How many clients were too slow.
+    cut: Arc<AtomicU64>,
+}
 
 #[derive(Debug, Clone)]
 struct Quiet {
@@ -359,19 +364,25 @@ impl Watcher {
         let sent = self.sender.send_timeout(frame, self.patience).await;
         if let Err(mpsc::error::SendTimeoutError::Timeout(_)) = &sent {
             self.slow.store(true, Ordering::Release);
+            self.quiet.cut.fetch_add(1, Ordering::Relaxed);
         }
         sent.map_err(|_| Over::Gone)
     }
 }
 
 impl QuietPlaces {
+    /// How many clients were let go because they did not read.
+    pub(crate) fn cut(&self) -> u64 {
+        self.cut.load(Ordering::Relaxed)
+    }
+
     fn before(&self, thread: SessionId, seq: u64) -> Option<Quiet> {
-        let places = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
         places.get(&thread).filter(|quiet| quiet.after.seq <= seq).cloned()
     }
 
     fn note(&self, thread: SessionId, quiet: Quiet) {
-        let mut places = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
         if places.len() >= QUIET_PLACES && !places.contains_key(&thread) {
             places.clear();
         }

@@ -22,7 +22,7 @@ tool = "Write"
 args = { file_path = "{{cwd}}/made.txt", content = "x" }
 
 [[turn]]
-pace_ms = 5
+pace_ms = 25
 text = ["This ", "is ", "a ", "long ", "answer ", "in ", "many ", "pieces, ", "so ", "that ", "somebody ", "can ", "go ",
   "away ", "in ", "the ", "middle ", "of ", "it."]
 "#;
@@ -182,10 +182,6 @@ fn a_place_that_never_was_is_a_conflict() {
 
 #[test]
 fn a_killed_pod_is_heard_to_the_end_and_again_when_it_is_back() {
-    let (world, thread) =
-        threaded("[[turn]]\ntext = \"first\"\n[[turn]]\ntext = [\"a\", \"b\"]\nsteps = []\n");
-    drop(thread);
-    drop(world);
     let slow = "loop = true\n[[turn]]\nwhen = \"begin\"\ntext = \"first\"\n[[turn]]\nwhen = \"slow\"\npace_ms = 100\nchunk = 1\n\
                 text = \"a text that takes its time and is cut off before it has come to its end, however long that is\"\n";
     let (world, thread) = threaded(slow);

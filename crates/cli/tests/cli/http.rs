@@ -52,6 +52,10 @@ impl Door {
         Door { address: text("address"), token: text("token"), pid: info["pid"].clone() }
     }
 
+    pub(crate) fn token(&self) -> &str {
+        &self.token
+    }
+
     pub(crate) fn request(&self, verb: &str, path: &str, more: &str, body: &str) -> TcpStream {
         let mut stream = TcpStream::connect(&self.address).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();

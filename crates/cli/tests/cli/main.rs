@@ -4,8 +4,10 @@
 
 mod config;
 mod crash;
+mod crowd;
 mod docs;
 mod doctor;
+mod documented;
 mod endless;
 mod exec;
 mod failures;

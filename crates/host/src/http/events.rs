@@ -53,7 +53,9 @@ async fn watch(door: &Door, request: Request) -> Result<Watch, Box<Response>> {
     // A browser that comes back asks the same address again, and says in the header how far it got.
     let since = last_event_id(&parts.headers).or(since).filter(|since| !since.is_empty());
     let thread = thread.ok_or_else(|| invalid("`thread` is missing".to_owned()))?;
-    door.engine.subscribe(&thread, since.as_deref()).map_err(|fault| Box::new(fault_response(&fault)))
+    door.engine
+        .subscribe_within(&thread, since.as_deref(), door.waits.frames)
+        .map_err(|fault| Box::new(fault_response(&fault)))
 }
 
 fn last_event_id(headers: &HeaderMap) -> Option<String> {

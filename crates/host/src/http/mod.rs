@@ -36,6 +36,7 @@ pub use routes::{Field, Kind, ROUTES, Route, Verb};
 
 use crate::engine::Engine;
 use crate::metrics::Metrics;
+use crate::watch::SLOW;
 
 /// Connections at the same time: 500 that watch, and as many that ask.
 pub const CONNECTIONS: usize = 1_024;
@@ -64,11 +65,13 @@ pub struct Waits {
     pub head: Duration,
     pub body: Duration,
     pub write: Duration,
+    /// For whoever takes no frame.
+    pub frames: Duration,
 }
 
 impl Default for Waits {
     fn default() -> Waits {
-        Waits { head: HEAD_WAIT, body: body::BODY_WAIT, write: wire::WRITE_WAIT }
+        Waits { head: HEAD_WAIT, body: body::BODY_WAIT, write: wire::WRITE_WAIT, frames: SLOW }
     }
 }
 

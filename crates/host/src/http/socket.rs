@@ -14,7 +14,7 @@ use tokio::sync::mpsc;
 
 use super::call::asker;
 use super::guard::SOCKET;
-use super::{BODY_BYTES, Door};
+use super::{BODY_BYTES, Door, refused};
 use crate::rpc::Rpc;
 
 const PROTOCOL: &str = "minke.v1";
@@ -34,7 +34,9 @@ pub(crate) async fn answer(door: Arc<Door>, request: Request) -> Response {
                 .max_frame_size(BODY_BYTES)
                 .on_upgrade(move |socket| talk(talking, socket))
         }
-        Err(refused) => refused.into_response(),
+        Err(rejection) => {
+            refused(rejection.into_response().status(), "invalid_request", "this route is for WebSockets")
+        }
     };
     door.metrics.answered(SOCKET, response.status().as_u16());
     response

@@ -7,6 +7,7 @@
 
 mod request;
 mod slow;
+mod spoken;
 mod table;
 mod world;
 

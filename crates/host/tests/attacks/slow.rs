@@ -4,11 +4,13 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
+use minke_host::http::Waits;
+
 use crate::request::{Request, status};
-use crate::world::{World, drained, shut};
+use crate::world::{WAITS, World, drained, shut};
 
 /// More than every wait of the door together, and far less than a client could hold it.
-const LET_GO: Duration = Duration::from_secs(5);
+const LET_GO: Duration = Duration::from_secs(8);
 
 /// What comes back to a client that sends a first part, and the rest a byte at a time for as long as it is let.
 fn drip(world: &World, first: &[u8], then: &[u8]) -> Vec<u8> {
@@ -101,5 +103,48 @@ fn more_connections_than_places_are_turned_away() {
     let begun = Instant::now();
     while !world.healthy() {
         assert!(begun.elapsed() < LET_GO, "the places are not free again");
+    }
+}
+
+/// Who asks for frames and does not read them is told so when it looks again, and comes back where it was.
+#[test]
+fn a_client_that_does_not_read_is_let_go() {
+    let waits = Waits { write: 4 * LET_GO, frames: Duration::from_millis(300), ..WAITS };
+    let world = World::with(waits);
+    let thread = world.spoken(300, 100_000);
+    let events = Request::good(&world).method("GET").body(b"").target(&format!("/v1/events?thread={thread}"));
+    let mut stream = world.connect();
+    stream.write_all(&events.bytes()).unwrap();
+    // Nothing is read until the door has given it up.
+    let metrics = Request::good(&world).method("GET").body(b"").target("/metrics");
+    let figures = || String::from_utf8(world.send(&metrics.bytes())).unwrap();
+    let begun = Instant::now();
+    while !figures().contains("minke_event_streams_cut_total 1\n") {
+        assert!(begun.elapsed() < LET_GO, "{}", figures());
+    }
+    let text = String::from_utf8(drained(&mut stream)).unwrap();
+    assert!(text.contains("too_many"), "it was not told");
+    let told = text.matches("\"event\":\"response_delta\"").count();
+    assert!((1..300).contains(&told), "{told} frames were kept for it");
+    assert!(figures().contains("minke_event_streams 0\n"), "{}", figures());
+}
+
+/// Who does not even take what is sent is cut off, and costs nothing any more.
+#[test]
+fn a_client_that_takes_nothing_is_cut_off() {
+    let world = World::new();
+    let thread = world.spoken(300, 100_000);
+    let events = Request::good(&world).method("GET").body(b"").target(&format!("/v1/events?thread={thread}"));
+    let mut stream = world.connect();
+    stream.write_all(&events.bytes()).unwrap();
+    let metrics = Request::good(&world).method("GET").body(b"").target("/metrics").bytes();
+    let begun = Instant::now();
+    loop {
+        let figures = String::from_utf8(world.send(&metrics)).unwrap();
+        // This request is the only connection.
+        if figures.contains("minke_event_streams 0\n") && figures.contains("minke_http_connections 1\n") {
+            break;
+        }
+        assert!(begun.elapsed() < LET_GO, "{figures}");
     }
 }

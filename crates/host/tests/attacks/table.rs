@@ -478,7 +478,7 @@ impl Table<'_> {
 }
 
 /// A WebSocket frame.
-fn frame(first: u8, payload: &[u8], masked: bool) -> Vec<u8> {
+pub(crate) fn frame(first: u8, payload: &[u8], masked: bool) -> Vec<u8> {
     let mask = if masked { 0x80 } else { 0 };
     let mut out = vec![first];
     match payload.len() {

@@ -12,7 +12,10 @@ use std::time::Duration;
 use minke_client::Home;
 use minke_host::http::{Door, Hosts, Token, Waits, serve};
 use minke_host::{Engine, Fault, Maker, NewThread};
-use minke_record::{Actor, Draft, Durability, ErrorCode, FORMAT, Ids, Kind, Scope, SessionId, SessionStart};
+use minke_record::{
+    Actor, AssistantItem, Content, Draft, Durability, ErrorCode, FORMAT, Ids, Invoke, Item, Kind, Role,
+    RunCompleted, RunId, RunResult, Scope, SessionId, SessionStart, Trigger,
+};
 use minke_registry::{Paths, Surroundings};
 use minke_session::{FileStore, RealDisk, Store};
 use serde_json::{Value, json};
@@ -23,6 +26,7 @@ pub(crate) const WAITS: Waits = Waits {
     head: Duration::from_millis(400),
     body: Duration::from_millis(400),
     write: Duration::from_millis(400),
+    frames: Duration::from_millis(400),
 };
 /// How long an answer is waited for: longer than every wait of the door together.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -38,6 +42,10 @@ pub(crate) struct World {
 
 impl World {
     pub(crate) fn new() -> World {
+        World::with(WAITS)
+    }
+
+    pub(crate) fn with(waits: Waits) -> World {
         let dir = tempfile::tempdir().unwrap();
         let env = [("MINKE_HOME".into(), dir.path().join("home").into_os_string())].into();
         let uid = rustix::process::getuid().as_raw();
@@ -57,7 +65,7 @@ impl World {
                 let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
                 let bound = listener.local_addr().unwrap();
                 told.send(bound).unwrap();
-                let door = Door::new(engine, token, Hosts::of(bound, None)).with_waits(WAITS);
+                let door = Door::new(engine, token, Hosts::of(bound, None)).with_waits(waits);
                 serve(listener, Arc::new(door), stopped).await;
             });
         });
@@ -80,6 +88,37 @@ impl World {
     /// The body that makes a session.
     pub(crate) fn creating(&self) -> String {
         json!({ "kind": "create", "cwd": self.dir.path().to_str().unwrap() }).to_string()
+    }
+
+    /// A session in which a model has said so many things of so many characters.
+    pub(crate) fn spoken(&self, times: u64, characters: usize) -> String {
+        let by = Actor::person("test");
+        let made = self.send(&crate::Request::good(self).bytes());
+        let text = String::from_utf8_lossy(&made).into_owned();
+        let answer: Value = serde_json::from_str(text.split_once("\r\n\r\n").unwrap().1).unwrap();
+        let id: SessionId = answer["thread_id"].as_str().unwrap().parse().unwrap();
+        let mut writer = self.home.store.open(id).unwrap().writer;
+        let run = Some(RunId(Ids::new(1, 1).next_uuid()));
+        let first = writer.next_seq();
+        let draft = |at: u64, kind: Kind| Draft {
+            seq: first + at,
+            ts: 2_000 + at,
+            run,
+            kind,
+            durability: Durability::Lazy,
+        };
+        let invoke = Invoke { trigger: Trigger::UserSend, by, attempt: 1, continues: None };
+        writer.append(vec![draft(0, Kind::Invoke(invoke))], Vec::new()).unwrap();
+        for at in 1..=times {
+            let content = vec![Content::Text { text: "x".repeat(characters).into() }];
+            let item = Item::Message { role: Role::Assistant, content };
+            writer
+                .append(vec![draft(at, Kind::AssistantItem(AssistantItem { call: 1, item }))], Vec::new())
+                .unwrap();
+        }
+        let done = RunCompleted { result: RunResult::Finished, reason: None };
+        writer.append(vec![draft(times + 1, Kind::RunCompleted(done))], Vec::new()).unwrap();
+        format!("s_{id}")
     }
 
     pub(crate) fn sessions(&self) -> usize {

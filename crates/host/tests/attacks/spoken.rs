@@ -1,0 +1,115 @@
+//! What is let in: JSON-RPC and frames over a WebSocket, for a page of our own and for programs.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+
+use serde_json::{Value, json};
+
+use crate::request::Request;
+use crate::table::frame;
+use crate::world::World;
+
+struct Socket(TcpStream);
+
+impl Socket {
+    fn open(world: &World, request: &Request) -> (Socket, String) {
+        let mut stream = world.connect();
+        stream.write_all(&request.bytes()).unwrap();
+        let mut head = Vec::new();
+        while !head.ends_with(b"\r\n\r\n") {
+            let mut byte = [0];
+            stream.read_exact(&mut byte).unwrap();
+            head.push(byte[0]);
+        }
+        (Socket(stream), String::from_utf8(head).unwrap())
+    }
+
+    fn say(&mut self, value: &Value) {
+        self.0.write_all(&frame(0x81, value.to_string().as_bytes(), true)).unwrap();
+    }
+
+    /// The next message; pings are passed over.
+    fn hear(&mut self) -> Value {
+        loop {
+            let mut head = [0; 2];
+            self.0.read_exact(&mut head).unwrap();
+            let length = match head[1] {
+                126 => {
+                    let mut long = [0; 2];
+                    self.0.read_exact(&mut long).unwrap();
+                    usize::from(u16::from_be_bytes(long))
+                }
+                127 => {
+                    let mut long = [0; 8];
+                    self.0.read_exact(&mut long).unwrap();
+                    usize::try_from(u64::from_be_bytes(long)).unwrap()
+                }
+                short => usize::from(short),
+            };
+            let mut payload = vec![0; length];
+            self.0.read_exact(&mut payload).unwrap();
+            match head[0] {
+                0x81 => return serde_json::from_slice(&payload).unwrap(),
+                0x89 => {}
+                other => panic!("a frame {other:#x}: {}", String::from_utf8_lossy(&payload)),
+            }
+        }
+    }
+}
+
+#[test]
+fn requests_and_frames_go_over_one_socket() {
+    let world = World::new();
+    let thread = world.spoken(3, 10);
+    // As a page of our own does it: the token beside the protocol, of which only the protocol is told back.
+    let offered = format!("minke.v1, minke.bearer.{}", world.token());
+    let request = Request::socket(&world)
+        .without("Authorization")
+        .with("Sec-WebSocket-Protocol", &offered)
+        .with("Origin", &format!("http://localhost:{}", world.port()))
+        .set("Host", &format!("localhost:{}", world.port()));
+    let (mut socket, head) = Socket::open(&world, &request);
+    assert!(head.starts_with("HTTP/1.1 101"), "{head}");
+    assert!(head.contains("sec-websocket-protocol: minke.v1\r\n") && !head.contains(world.token()), "{head}");
+    socket.say(&json!({ "jsonrpc": "2.0", "id": 1, "method": "thread/list" }));
+    let listed = socket.hear();
+    assert_eq!(
+        (&listed["id"], &listed["result"]["threads"][0]["id"]),
+        (&1.into(), &thread.as_str().into()),
+        "{listed}"
+    );
+    let subscribe = |since: Option<&str>| {
+        json!({ "jsonrpc": "2.0", "id": "s", "method": "events/subscribe",
+            "params": { "thread": thread, "since": since } })
+    };
+    socket.say(&subscribe(None));
+    assert_eq!(socket.hear(), json!({ "jsonrpc": "2.0", "id": "s", "result": { "subscription": 1 } }));
+    let told: Vec<Value> = (0..5).map(|_| socket.hear()).collect();
+    let events: Vec<&str> = told.iter().map(|told| told["params"]["event"].as_str().unwrap()).collect();
+    assert_eq!(
+        events,
+        ["response_start", "response_delta", "response_delta", "response_delta", "response_end"]
+    );
+    assert!(told.iter().all(|told| told["method"] == "event" && told["params"]["subscription"] == 1));
+    // From any of them on.
+    socket.say(&subscribe(told[2]["params"]["id"].as_str()));
+    assert_eq!(socket.hear()["result"]["subscription"], 2);
+    assert_eq!(socket.hear()["params"]["id"], told[3]["params"]["id"]);
+    assert_eq!(socket.hear()["params"]["id"], told[4]["params"]["id"]);
+    for (params, code) in [
+        (json!({ "thread": "s_00000000-0000-7000-8000-000000000000" }), -32_004),
+        (json!({ "thread": thread, "since": "x" }), -32_602),
+        (json!({ "thread": thread, "more": 1 }), -32_602),
+    ] {
+        socket.say(&json!({ "jsonrpc": "2.0", "id": 2, "method": "events/subscribe", "params": params }));
+        assert_eq!(socket.hear()["error"]["code"], code, "{params}");
+    }
+    let unsubscribe =
+        json!({ "jsonrpc": "2.0", "id": 3, "method": "events/unsubscribe", "params": { "subscription": 2 } });
+    socket.say(&unsubscribe);
+    assert_eq!(socket.hear()["result"], json!({}));
+    socket.say(&unsubscribe);
+    assert_eq!(socket.hear()["error"]["code"], -32_004);
+    socket.say(&json!({ "jsonrpc": "2.0", "id": 4, "method": "events/rewrite" }));
+    assert_eq!(socket.hear()["error"]["code"], -32_601);
+}
