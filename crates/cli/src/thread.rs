@@ -408,10 +408,11 @@ impl Asking<'_> {
     async fn message(&self, message: Message) -> Result<Exit, Failure> {
         let text = if message.text == "-" { read_stdin()? } else { message.text };
         let id = self.meant(&message.name)?;
-        let session = id.strip_prefix("s_").and_then(|id| id.parse().ok());
-        let input = match session.filter(|_| !message.literal) {
-            Some(session) => json!(Here::of(session, &self.around.home()?, self.around)?.said(&text)),
-            None => json!(text),
+        let home = self.around.home()?;
+        let input = match find(&home, &id) {
+            Ok(found) if !message.literal => json!(Here::of(found.session, &home, self.around)?.said(&text)),
+            // Whoever is not there is the engine's to say.
+            _ => json!(text),
         };
         let fields = json!({ "thread_id": id, "input": input, "mode": message.mode, "op_id": message.op_id });
         let answer = self.ask("message", fields).await?;

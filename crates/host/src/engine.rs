@@ -1,7 +1,7 @@
 //! The engine: every request that can be made, by name, however it came in.
 //!
 //! HTTP, stdio and the command line call `Engine::call` and nothing else, so that they cannot answer differently
-//! (`every_verb_answers_alike_through_engine_stdio_and_command_line`).
+//! (`every_verb_answers_alike_through_every_door`).
 
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};

@@ -33,6 +33,7 @@ mod qa;
 mod references;
 mod replay;
 mod repository;
+mod requests;
 mod secrets;
 mod secrets_everywhere;
 mod spawn_killed;

@@ -3,5 +3,6 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod house;
+mod normal;
 mod stdio;
 mod threads;

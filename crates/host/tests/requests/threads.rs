@@ -2,7 +2,8 @@
 
 use std::path::Path;
 
-use crate::house::{House, MODEL, SECRET, normal};
+use crate::house::{House, MODEL, SECRET};
+use crate::normal::normal;
 use minke_host::KINDS;
 use minke_record::ErrorCode;
 use serde_json::{Value, json};

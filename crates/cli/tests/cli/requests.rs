@@ -1,0 +1,529 @@
+//! Requests to the host with real pods: the same through JSON-RPC and on the command line, and what they start runs.
+
+use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
+use std::process::{Child, ChildStdin, ChildStdout, Stdio};
+
+use serde_json::{Value, json};
+
+use crate::http::Host;
+use crate::world::{UNFENCED, World};
+
+#[path = "../../../host/tests/requests/normal.rs"]
+mod normal;
+
+/// A model that says back what it is told.
+const ECHO: &str = "loop = true\n[[turn]]\ntext = \"You said: {{prompt}}\"\n";
+const UNKNOWN: &str = "s_01970000-0000-7000-8000-000000000001";
+
+fn echoing() -> World {
+    let world = World::new();
+    world.write("s.toml", ECHO);
+    world
+}
+
+/// A program that speaks JSON-RPC with `minke host --stdio`.
+struct Program {
+    child: Child,
+    input: Option<ChildStdin>,
+    lines: BufReader<ChildStdout>,
+    asked: u64,
+}
+
+impl Program {
+    fn start(world: &World) -> Program {
+        let mut command = world.command();
+        command.args(["host", "--stdio"]);
+        let mut child =
+            command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::inherit()).spawn().unwrap();
+        let (input, lines) = (child.stdin.take(), BufReader::new(child.stdout.take().unwrap()));
+        Program { child, input, lines, asked: 0 }
+    }
+
+    fn send(&mut self, method: &str, params: &Value) -> u64 {
+        self.asked += 1;
+        let line = json!({ "jsonrpc": "2.0", "id": self.asked, "method": method, "params": params });
+        writeln!(self.input.as_mut().unwrap(), "{line}").unwrap();
+        self.asked
+    }
+
+    #[track_caller]
+    fn answer(&mut self) -> Value {
+        let mut line = String::new();
+        self.lines.read_line(&mut line).unwrap();
+        serde_json::from_str(&line).unwrap_or_else(|e| panic!("`{line:.200}`: {e}"))
+    }
+
+    #[track_caller]
+    fn ask(&mut self, method: &str, params: Value) -> Result<Value, Value> {
+        let id = self.send(method, &params);
+        let mut answer = self.answer();
+        assert_eq!(answer["id"], id);
+        match answer.get_mut("error") {
+            Some(error) => Err(error.take()),
+            None => Ok(answer["result"].take()),
+        }
+    }
+
+    #[track_caller]
+    fn thread(&mut self, kind: &str, fields: Value) -> Value {
+        let answer = self.ask(&format!("thread/{kind}"), fields);
+        answer.unwrap_or_else(|error| panic!("{kind} is refused: {error}"))
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        // Its input ends, and with it the program; the pods go on.
+        drop(self.input.take());
+        drop(self.child.wait());
+    }
+}
+
+/// What a verb answers on the command line.
+#[track_caller]
+fn typed(world: &World, args: &[&str]) -> Value {
+    let done = world.run(&[&["thread"], args, &["--json"]].concat());
+    serde_json::from_str(&done.out).unwrap_or_else(|e| panic!("{args:?} gave no JSON ({e}): {done:?}"))
+}
+
+/// Who asked differs, on purpose.
+fn alike(answer: &Value, dir: &Path) -> Value {
+    fn forget(value: &mut Value) {
+        match value {
+            Value::Object(fields) => {
+                fields.shift_remove("surface");
+                fields.shift_remove("source");
+                fields.shift_remove("next_cursor");
+                fields.values_mut().for_each(forget);
+            }
+            Value::Array(list) => list.iter_mut().for_each(forget),
+            _ => {}
+        }
+    }
+    let mut value = normal::normal(answer, dir);
+    forget(&mut value);
+    value
+}
+
+/// A host may have been started anywhere.
+fn far_model(world: &World) -> String {
+    format!("scripted:{}", world.work().join("s.toml").display())
+}
+
+/// Waits until nothing runs in a thread.
+#[track_caller]
+fn settled(world: &World, id: &str) {
+    let done = world.run(&["wait", id]);
+    assert_eq!(done.code, Some(0), "{done:?}");
+}
+
+#[test]
+fn every_verb_answers_alike_through_every_door() {
+    let (theirs, ours, far) = (echoing(), echoing(), echoing());
+    let host = Host::start(&far, &[]);
+    let dir = |world: &World| world.work().parent().unwrap().to_owned();
+    let mut program = Program::start(&theirs);
+    let model = "scripted:s.toml";
+    let made = program
+        .thread("create", json!({ "cwd": theirs.work(), "model": model, "name": "tale", "metadata": 7 }));
+    let here = typed(&ours, &["create", "--model", model, "--name", "tale", "--metadata", "7"]);
+    let there = json!({ "kind": "create", "cwd": far.work(), "model": far_model(&far), "name": "tale", "metadata": 7 });
+    let there = host.door.post("/v1/thread", &there);
+    assert_eq!(alike(&made, &dir(&theirs)), alike(&here, &dir(&ours)));
+    assert_eq!(alike(&made, &dir(&theirs)), alike(&there, &dir(&far)));
+    let (their, our) =
+        (made["thread_id"].as_str().unwrap().to_owned(), here["thread_id"].as_str().unwrap().to_owned());
+    let (mut seen, mut fork, mut far_fork) = (vec!["create"], Value::Null, Value::Null);
+    let rows: Vec<(&str, Value, Vec<&str>)> = vec![
+        ("message", json!({ "input": "hello" }), vec!["message", &our, "hello"]),
+        ("read", json!({ "limit": 1 }), vec!["read", &our, "-n", "1"]),
+        ("set_name", json!({ "name": "story" }), vec!["name", &our, "story"]),
+        ("goal_set", json!({ "objective": "x" }), vec!["goal", "set", &our, "x"]),
+        ("goal_get", json!({}), vec!["goal", "get", &our]),
+        ("goal_clear", json!({}), vec!["goal", "clear", &our]),
+        ("goal_clear", json!({}), vec!["goal", "clear", &our]),
+        (
+            "checkpoint_save",
+            json!({ "checkpoint_id": "one", "state": [1] }),
+            vec!["checkpoint", "save", &our, "one", "--state", "[1]"],
+        ),
+        ("checkpoint_load", json!({ "checkpoint_id": "one" }), vec!["checkpoint", "load", &our, "one"]),
+        ("checkpoint_load", json!({}), vec!["checkpoint", "load", &our]),
+        ("checkpoint_list", json!({}), vec!["checkpoint", "list", &our]),
+        ("resume", json!({ "approval_policy": "never" }), vec!["resume", &our, "--posture", "deny"]),
+        ("fork", json!({ "name": "other" }), vec!["fork", &our, "--name", "other"]),
+        ("archive", json!({}), vec!["archive", &our]),
+        ("list", json!({ "status": "archived" }), vec!["list", "--archived"]),
+        ("unarchive", json!({}), vec!["unarchive", &our]),
+        ("list", json!({ "query": "hello", "limit": 3 }), vec!["list", "--query", "hello", "-n", "3"]),
+    ];
+    for (kind, mut fields, args) in rows {
+        let mut posted = fields.clone();
+        posted["kind"] = json!(kind);
+        if kind != "list" {
+            fields["thread_id"] = json!(their);
+            posted["thread_id"] = there["thread_id"].clone();
+        }
+        let (answer, here) = (program.thread(kind, fields), typed(&ours, &args));
+        let posted = host.door.post("/v1/thread", &posted);
+        assert_eq!(alike(&answer, &dir(&theirs)), alike(&here, &dir(&ours)), "{kind}");
+        assert_eq!(alike(&answer, &dir(&theirs)), alike(&posted, &dir(&far)), "{kind}");
+        match kind {
+            "fork" => (fork, far_fork) = (answer["thread_id"].clone(), posted["thread_id"].clone()),
+            "message" => {
+                settled(&theirs, &their);
+                settled(&ours, &our);
+                settled(&far, there["thread_id"].as_str().unwrap());
+            }
+            _ => {}
+        }
+        seen.push(kind);
+    }
+    // A thread that a fork stands on stays; the fork can go.
+    for (kind, args) in [("delete", vec!["delete", "tale"]), ("delete", vec!["delete", &our])] {
+        let refused = program.ask("thread/delete", json!({ "thread_id": their })).unwrap_err();
+        assert_eq!((&refused["code"], &refused["data"]["code"]), (&json!(-32_000), &json!("conflict")));
+        assert_ne!(ours.run(&[&["thread"], args.as_slice()].concat()).code, Some(0), "{kind}");
+    }
+    assert_eq!(program.thread("delete", json!({ "thread_id": fork }))["status"], "deleted");
+    assert_eq!(typed(&ours, &["delete", "other"])["status"], "deleted");
+    let delete =
+        |id: &Value| host.door.call("POST", "/v1/thread", &json!({ "kind": "delete", "thread_id": id }));
+    assert_eq!(delete(&there["thread_id"]).0, 409);
+    assert_eq!(delete(&far_fork).1["status"], "deleted");
+    seen.extend(["delete", "start"]);
+    assert_eq!(program.thread("start", json!({ "cwd": theirs.work(), "model": model }))["status"], "started");
+    for kind in minke_host::KINDS {
+        assert!(seen.contains(&kind), "{kind} was not tried");
+    }
+    drop(host);
+    [theirs, ours, far].iter().for_each(World::verify);
+}
+
+#[test]
+fn an_unknown_thread_is_missing_through_every_door() {
+    let world = echoing();
+    let mut program = Program::start(&world);
+    let expected = json!({ "thread_id": UNKNOWN, "status": "missing", "threads": [], "events": [],
+        "data": { "error": "thread not found" } });
+    for args in [
+        &["read", UNKNOWN][..],
+        &["show", UNKNOWN],
+        &["resume", UNKNOWN],
+        &["fork", UNKNOWN],
+        &["message", UNKNOWN, "x"],
+        &["name", UNKNOWN, "x"],
+        &["archive", UNKNOWN],
+        &["unarchive", UNKNOWN],
+        &["delete", UNKNOWN],
+        &["goal", "set", UNKNOWN, "x"],
+        &["goal", "get", UNKNOWN],
+        &["goal", "clear", UNKNOWN],
+        &["checkpoint", "save", UNKNOWN],
+        &["checkpoint", "load", UNKNOWN],
+        &["checkpoint", "list", UNKNOWN],
+    ] {
+        let done = world.run(&[&["thread"], args, &["--json"]].concat());
+        assert_eq!(serde_json::from_str::<Value>(&done.out).unwrap(), expected, "{args:?}");
+        assert_eq!(done.code, Some(2), "{args:?}: {done:?}");
+    }
+    let refused = program.ask("thread/read", json!({ "thread_id": UNKNOWN })).unwrap_err();
+    assert_eq!((&refused["code"], &refused["data"]), (&json!(-32_004), &expected));
+    let host = Host::start(&world, &[]);
+    let asked = json!({ "kind": "read", "thread_id": UNKNOWN });
+    assert_eq!(host.door.call("POST", "/v1/thread", &asked), (404, expected));
+    assert_eq!(host.door.call("POST", "/v1/thread", &json!({ "kind": "start" })).0, 400, "no directory");
+    assert_eq!(world.sessions(), 0);
+}
+
+#[test]
+fn two_messages_at_once_are_both_run() {
+    let world = echoing();
+    let mut programs: Vec<Program> = (0..4).map(|_| Program::start(&world)).collect();
+    let made = programs[0].thread("create", json!({ "cwd": world.work(), "model": "scripted:s.toml" }));
+    let id = made["thread_id"].as_str().unwrap().to_owned();
+    for (n, program) in programs.iter_mut().enumerate() {
+        program.send(
+            "thread/message",
+            &json!({ "thread_id": id, "input": format!("word {n}"), "op_id": format!("op {n}") }),
+        );
+    }
+    for program in &mut programs {
+        let answer = program.answer();
+        assert_eq!(answer["result"]["status"], "accepted", "{answer}");
+        let data = &answer["result"]["data"];
+        assert!(data["run"].is_string() || data["queued"].is_string(), "{answer}");
+    }
+    // The same again is the same.
+    let again = json!({ "thread_id": id, "input": "word 0", "op_id": "op 0" });
+    assert_eq!(programs[1].thread("message", again)["status"], "accepted");
+    settled(&world, &id);
+    let read = programs[0].thread("read", json!({ "thread_id": id }));
+    let said: Vec<(&str, &str)> = read["data"]["history"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|row| (row["role"].as_str().unwrap(), row["content"].as_str().unwrap()))
+        .collect();
+    assert_eq!(said.len(), 8, "{said:?}");
+    for pair in said.chunks(2) {
+        let [(user, word), (assistant, answer)] = pair else { panic!("{pair:?}") };
+        assert_eq!(
+            (*user, *assistant, (*answer).to_owned()),
+            ("user", "assistant", format!("You said: {word}"))
+        );
+    }
+    world.verify();
+}
+
+#[test]
+fn a_message_takes_a_thread_out_again() {
+    let world = echoing();
+    let mut program = Program::start(&world);
+    let made = program.thread("create", json!({ "cwd": world.work(), "model": "scripted:s.toml" }));
+    let id = made["thread_id"].as_str().unwrap().to_owned();
+    for lives in [false, true] {
+        program.thread("archive", json!({ "thread_id": id }));
+        program.thread("message", json!({ "thread_id": id, "input": "hello" }));
+        settled(&world, &id);
+        let read = program.thread("read", json!({ "thread_id": id }));
+        assert_eq!(read["thread"]["archived"], false, "{lives}");
+        let kinds = read["data"]["entries"].as_array().unwrap();
+        let count = kinds.iter().filter(|entry| entry["kind"] == "unarchived").count();
+        assert_eq!(count, 1 + usize::from(lives));
+    }
+    world.verify();
+}
+
+#[test]
+fn a_prompt_is_answered_and_leaves_nothing_without_a_thread() {
+    let world = echoing();
+    let mut program = Program::start(&world);
+    let asked = json!({ "prompt": "hello", "cwd": world.work(), "model": "scripted:s.toml" });
+    let answer = program.ask("prompt", asked).unwrap();
+    assert_eq!(answer["output"], "You said: hello", "{answer:#}");
+    assert!(answer["model"].is_string() && !answer["events"].as_array().unwrap().is_empty(), "{answer:#}");
+    assert_eq!(world.sessions(), 0);
+    assert_eq!(world.json(&["ps", "--json"]), json!([]));
+    let made = program.thread("create", json!({ "cwd": world.work(), "model": "scripted:s.toml" }));
+    let id = made["thread_id"].clone();
+    for word in ["one", "two"] {
+        let answer = program.ask("prompt", json!({ "prompt": word, "thread_id": id })).unwrap();
+        assert_eq!(answer["output"], format!("You said: {word}"));
+        let events = answer["events"].as_array().unwrap();
+        assert_eq!(
+            (&events[0]["event"], &events[events.len() - 1]["thread_id"]),
+            (&json!("response_start"), &id)
+        );
+    }
+    assert_eq!(
+        program.thread("read", json!({ "thread_id": id }))["data"]["history"].as_array().unwrap().len(),
+        4
+    );
+    world.write("f.toml", "[[turn]]\nerror = { status = 400, message = \"no such thing\" }\n");
+    let asked = json!({ "prompt": "hello", "cwd": world.work(), "model": "scripted:f.toml" });
+    let refused = program.ask("prompt", asked).unwrap_err();
+    assert_eq!(refused["data"]["code"], "provider_error", "{refused:#}");
+    assert_eq!(world.sessions(), 1, "the failed one is gone, too");
+    world.verify();
+}
+
+/// A thread whose commands need an answer, and need no fence.
+fn asking(world: &World) -> String {
+    let begun = world.run(&[
+        "exec",
+        "--unsandboxed",
+        "--posture",
+        "ask",
+        "--name",
+        "tale",
+        "--model",
+        "scripted:s.toml",
+        "hello",
+    ]);
+    assert_eq!(begun.code, Some(0), "{begun:?}");
+    typed(world, &["list"])["threads"][0]["id"].as_str().unwrap().to_owned()
+}
+
+fn shell(id: &str, line: &str) -> Value {
+    json!({ "thread_id": id, "call": { "name": "shell", "payload": { "type": "local_shell", "params": { "command": line } } } })
+}
+
+#[test]
+fn a_call_is_run_by_the_threads_own_pod() {
+    let world = echoing();
+    let begun = world.run(
+        &[&["exec", "--name", "tale", "--model", "scripted:s.toml"], &UNFENCED[..], &["hello"]].concat(),
+    );
+    assert_eq!(begun.code, Some(0), "{begun:?}");
+    let id = typed(&world, &["list"])["threads"][0]["id"].as_str().unwrap().to_owned();
+    let mut program = Program::start(&world);
+    let done = program.ask("tool/invoke", shell(&id, "echo hi there")).unwrap();
+    assert_eq!(
+        (&done["ok"], &done["status"], &done["execution_kind"]),
+        (&json!(true), &json!("completed"), &json!("shell")),
+        "{done:#}"
+    );
+    assert!(done["output"].to_string().contains("hi there"), "{done:#}");
+    assert_eq!(done["precheck"]["phase"], "allowed");
+    let order: Vec<&Value> = done["events"].as_array().unwrap().iter().map(|frame| &frame["event"]).collect();
+    assert_eq!(order, [&json!("tool_call_start"), &json!("tool_call_result")]);
+    let read = json!({ "thread_id": id, "call": { "name": "Read", "payload": { "type": "function", "arguments": "{\"file_path\":\"s.toml\"}" } } });
+    let done = program.ask("tool/invoke", read).unwrap();
+    assert_eq!((&done["status"], &done["execution_kind"]), (&json!("completed"), &json!("tool")), "{done:#}");
+    for (call, says) in [
+        (json!({ "name": "Sing", "payload": { "type": "function", "arguments": "{}" } }), "Sing"),
+        (json!({ "name": "Read", "payload": { "type": "function", "arguments": "nonsense" } }), ""),
+        (json!({ "name": "Read", "payload": { "type": "mcp", "server": "s", "tool": "t" } }), "mcp__s__t"),
+    ] {
+        let asked = json!({ "thread_id": id, "call": call });
+        let told = match program.ask("tool/invoke", asked) {
+            Ok(result) => {
+                assert_eq!(
+                    (&result["ok"], &result["status"]),
+                    (&json!(false), &json!("failed")),
+                    "{result:#}"
+                );
+                result
+            }
+            Err(refused) => refused,
+        };
+        assert!(told.to_string().contains(says), "{told:#}");
+    }
+    let mut elsewhere = shell(&id, "pwd");
+    elsewhere["cwd"] = json!("/");
+    assert_eq!(program.ask("tool/invoke", elsewhere).unwrap_err()["code"], -32_602);
+    let history = program.thread("read", json!({ "thread_id": id }))["data"]["history"].clone();
+    assert!(
+        history.as_array().unwrap().iter().all(|row| row["role"] != "tool"),
+        "a client's call is no history"
+    );
+    world.verify();
+}
+
+#[test]
+fn an_approval_goes_on_with_the_call_that_waits() {
+    let world = echoing();
+    let id = asking(&world);
+    let mut program = Program::start(&world);
+    for (decision, made) in [(json!("approved"), true), (json!({ "type": "denied" }), false)] {
+        let line = "touch made-by-call";
+        drop(std::fs::remove_file(world.work().join("made-by-call")));
+        let waits = program.ask("tool/invoke", shell(&id, line)).unwrap();
+        assert_eq!(
+            (&waits["ok"], &waits["status"]),
+            (&json!(false), &json!("approval_required")),
+            "{waits:#}"
+        );
+        assert_eq!(waits["precheck"]["requirement"]["type"], "needs_approval");
+        let approval = waits["approval_id"].clone();
+        let asks = program.ask("asks", json!({})).unwrap()["asks"].clone();
+        assert_eq!(
+            (asks.as_array().unwrap().len(), &asks[0]["id"], &asks[0]["thread_id"]),
+            (1, &approval, &json!(id))
+        );
+        assert!(!world.work().join("made-by-call").exists());
+        let answer = json!({ "approval_id": approval, "decision": decision });
+        let told = program.ask("approval/answer", answer.clone()).unwrap();
+        let status = if made { "completed" } else { "denied" };
+        assert_eq!((&told["ok"], &told["result"]["status"]), (&json!(true), &json!(status)), "{told:#}");
+        assert_eq!(world.work().join("made-by-call").exists(), made);
+        assert_eq!(program.ask("asks", json!({})).unwrap(), json!({ "asks": [] }));
+        assert_eq!(program.ask("approval/answer", answer).unwrap_err()["code"], -32_004, "once");
+    }
+    world.verify();
+}
+
+#[test]
+fn a_question_of_a_sleeping_thread_is_answered_and_its_run_goes_on() {
+    let world = World::new();
+    let script = "[[turn]]\ntext = \"hello\"\n[[turn]]\n[[turn.call]]\ntool = \"Bash\"\n\
+                  args = { command = \"touch made-by-run\" }\n[[turn]]\ntext = \"done\"\n";
+    world.write("s.toml", script);
+    let id = asking(&world);
+    let mut program = Program::start(&world);
+    program.thread("message", json!({ "thread_id": id, "input": "go" }));
+    assert_eq!(world.run(&["wait", "--ask", &id]).code, Some(0));
+    let asks = program.ask("asks", json!({})).unwrap()["asks"].clone();
+    crate::world::kill(&world.only_pod()["pid"]);
+    let answer = json!({ "id": asks[0]["id"], "decision": "approved" });
+    let told = program.ask("asks/answer", answer).unwrap();
+    assert_eq!((&told["thread_id"], told.get("result")), (&json!(id), None), "{told:#}");
+    settled(&world, &id);
+    assert!(world.work().join("made-by-run").exists());
+    let thread = program.thread("read", json!({ "thread_id": id }))["thread"].clone();
+    assert_eq!(
+        (&thread["status"], &thread["last_result"]),
+        (&json!("idle"), &json!("finished")),
+        "{thread:#}"
+    );
+    world.verify();
+}
+
+#[test]
+fn live_pods_are_listed_told_and_stopped() {
+    let world = echoing();
+    let mut program = Program::start(&world);
+    assert_eq!(program.ask("pods", json!({})).unwrap(), json!({ "pods": [] }));
+    let made =
+        program.thread("create", json!({ "cwd": world.work(), "model": "scripted:s.toml", "name": "tale" }));
+    let id = made["thread_id"].as_str().unwrap().to_owned();
+    assert_eq!(program.ask("pods", json!({})).unwrap(), json!({ "pods": [] }), "`create` starts nothing");
+    assert_eq!(program.thread("resume", json!({ "thread_id": id }))["thread"]["status"], "idle");
+    let pods = program.ask("pods", json!({})).unwrap()["pods"].clone();
+    assert_eq!((&pods[0]["name"], &pods[0]["thread_id"]), (&json!("tale"), &json!(id)));
+    for name in ["tale", &id] {
+        let pod = program.ask("pods/get", json!({ "name": name })).unwrap();
+        assert_eq!(pod["pod"]["status"]["status"], "idle", "{pod:#}");
+    }
+    let told = program.ask("pods/send", json!({ "name": "tale", "input": "hello" })).unwrap();
+    assert!(told["run"].is_string(), "{told:#}");
+    settled(&world, &id);
+    // A fence is what a pod was started with.
+    let refused =
+        program.ask("thread/resume", json!({ "thread_id": id, "sandbox": "read_only" })).unwrap_err();
+    assert_eq!(refused["data"]["code"], "conflict", "{refused:#}");
+    let stopped = program.ask("pods/stop", json!({ "name": "tale" })).unwrap();
+    assert_eq!(stopped["stopped"], true);
+    assert_eq!(program.ask("pods", json!({})).unwrap(), json!({ "pods": [] }));
+    let resumed = program
+        .thread("resume", json!({ "thread_id": id, "sandbox": "read_only", "model": "scripted:s.toml" }));
+    assert_eq!(resumed["sandbox"], "read_only");
+    // A living thread is stopped before it is deleted.
+    assert_eq!(program.thread("delete", json!({ "thread_id": id }))["status"], "deleted");
+    assert_eq!(program.ask("pods", json!({})).unwrap(), json!({ "pods": [] }));
+    assert!(world.home().join("data/trash").read_dir().unwrap().count() == 1);
+    world.verify();
+}
+
+#[test]
+fn a_conversation_from_elsewhere_goes_on_here() {
+    let world = echoing();
+    let mut program = Program::start(&world);
+    let history = json!([{ "role": "user", "content": "hi" }, { "role": "assistant", "content": "hello" }]);
+    let made = program.thread("create", json!({ "cwd": world.work(), "model": "scripted:s.toml" }));
+    let id = made["thread_id"].as_str().unwrap().to_owned();
+    let resumed =
+        program.thread("resume", json!({ "thread_id": id, "history": history, "cwd": world.work() }));
+    assert_eq!(
+        (&resumed["status"], resumed["data"]["history"].as_array().unwrap().len()),
+        (&json!("resumed"), 2)
+    );
+    program.thread("message", json!({ "thread_id": id, "input": "and now?" }));
+    settled(&world, &id);
+    let refused = program.ask("thread/resume", json!({ "thread_id": id, "history": history })).unwrap_err();
+    assert_eq!(refused["data"]["code"], "conflict");
+    let elsewhere = program.ask("thread/resume", json!({ "thread_id": id, "cwd": "/" })).unwrap_err();
+    assert_eq!(elsewhere["data"]["code"], "conflict");
+    let read = program.thread("read", json!({ "thread_id": id }));
+    let said: Vec<&str> = read["data"]["history"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|row| row["content"].as_str().unwrap())
+        .collect();
+    assert_eq!(said.len(), 4, "{said:?}");
+    assert_eq!(said[..3], ["hi", "hello", "and now?"]);
+    world.verify();
+}
