@@ -16,6 +16,7 @@ use minke_record::{
     Actor, Chain, Draft, Entry, InputSegment, Permission, PodName, Scope, ScopeRule, SessionId,
 };
 use minke_registry::Runtime;
+use minke_thread::Mandate;
 use serde_json::Value;
 
 use crate::around::{Surroundings, ids, now, seed};
@@ -65,7 +66,12 @@ pub(crate) fn create(
     // From here on the session says what it is called.
     let declared = manifest.pod.name.take();
     let name = pod_name(new.name.as_deref(), declared.as_deref(), &cwd, home)?;
-    let task = match new.task {
+    let job = new.mandate.as_ref().filter(|mandate| mandate.get("objective").is_some());
+    let job = job.map(Mandate::asked).transpose().map_err(Failure::usage)?;
+    let objective =
+        |job: &Mandate| (vec![InputSegment::Text { content: job.objective.clone().into() }], None);
+    let task = new.task.map(|(said, op_id)| (said, Some(op_id))).or_else(|| job.as_ref().map(objective));
+    let task = match task {
         Some((said, op_id)) if !new.literal => {
             let here = Here::new(&cwd, &Surroundings::workspace(&cwd), &manifest, around)?;
             Some((here.all_said(said), op_id))
@@ -127,7 +133,7 @@ struct Made {
     by: Actor,
     metadata: Option<Value>,
     mandate: Option<Value>,
-    task: Option<(Vec<InputSegment>, String)>,
+    task: Option<(Vec<InputSegment>, Option<String>)>,
 }
 
 impl Default for Made {
@@ -167,11 +173,14 @@ fn create_at(
 /// What the first step of a session is made from.
 fn first(desk: Desk, named: Named, made: Made) -> Result<NewSession, Failure> {
     let Made { by, metadata, mandate, task } = made;
+    // The first input of a job is its objective: the mandate says it, not whoever wrote the mandate.
+    let a_job = mandate.as_ref().is_some_and(|mandate| mandate.get("objective").is_some());
+    let from = if a_job { Actor::job(named.session) } else { by.clone() };
     Ok(NewSession {
         session: named.session,
         version: env!("CARGO_PKG_VERSION").to_owned(),
         name: named.name,
-        created_by: by.clone(),
+        created_by: by,
         scope: desk.scope,
         cwd: text(&desk.cwd)?,
         workspace: text(&Surroundings::workspace(&desk.cwd))?,
@@ -180,7 +189,7 @@ fn first(desk: Desk, named: Named, made: Made) -> Result<NewSession, Failure> {
         mandate,
         metadata,
         parent: None,
-        task: task.map(|(segments, op_id)| Task { segments, op_id: Some(op_id), from: by }),
+        task: task.map(|(segments, op_id)| Task { segments, op_id, from }),
     })
 }
 

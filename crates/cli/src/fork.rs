@@ -40,6 +40,7 @@ pub(crate) fn run(fork: Fork, around: &Surroundings, screen: &Screen) -> Result<
             version: env!("CARGO_PKG_VERSION").to_owned(),
             from: from.clone(),
             cwd: None,
+            mandate: None,
         };
         minke_pod::fork(&state, Moment { now: now(), seed: seed() }, forking)
             .map(|written| (written.entries, written.blobs))

@@ -20,6 +20,7 @@ mod held;
 mod hooks;
 mod host;
 mod init;
+mod job;
 mod lift;
 mod log;
 mod login;
@@ -115,6 +116,9 @@ enum Command {
     /// Conversations, living or not: list, search, name, put away
     #[command(subcommand)]
     Thread(thread::Threads),
+    /// Work that is done by itself: begin, list, pause, resume, cancel
+    #[command(subcommand)]
+    Job(job::Jobs),
     /// The file that lists and searches read
     #[command(subcommand)]
     Index(thread::Indexes),
@@ -254,6 +258,7 @@ async fn talk(command: Command, around: &Surroundings, screen: &Screen) -> Resul
         Command::Answer(answer) => answer::run(answer, around, screen).await,
         Command::Undo(undo) => undo::run(undo, around, screen).await,
         Command::Thread(threads) => Box::pin(thread::run(threads, around, screen)).await,
+        Command::Job(jobs) => Box::pin(job::run(jobs, around, screen)).await,
         Command::Host(host) => Box::pin(host::run(host, around, screen)).await,
         Command::MockLlm(mock) => mock_llm::run(mock, around, screen).await,
         Command::Tour(tour) => Box::pin(tour::run(tour, around, screen)).await,

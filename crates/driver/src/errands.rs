@@ -65,6 +65,7 @@ impl Errands {
                     version: env!("CARGO_PKG_VERSION").to_owned(),
                     from: from.clone(),
                     cwd: None,
+                    mandate: None,
                 };
                 make_fork(library, at, id, moment, forking)
             },

@@ -63,6 +63,8 @@ pub struct Engine {
     /// Pods that were started here. They belong to nobody, but whoever started a process has to hear of its end.
     started: Arc<Mutex<Vec<Child>>>,
     pub(crate) quiet: QuietPlaces,
+    /// What whoever looks after jobs is told and tells.
+    pub(crate) keeper: Arc<crate::keeper::Keeper>,
 }
 
 impl Engine {
@@ -78,13 +80,22 @@ impl Engine {
         "pods/get",
         "pods/stop",
         "pods/send",
+        "jobs",
+        "jobs/get",
+        "jobs/start",
+        "jobs/pause",
+        "jobs/resume",
+        "jobs/cancel",
+        "jobs/retry",
+        "jobs/progress",
+        "status",
         "models",
         "config",
         "config/set",
     ];
 
     pub fn new(home: Home, maker: Arc<dyn Maker>) -> Engine {
-        Engine { home, maker, started: Arc::default(), quiet: QuietPlaces::default() }
+        Engine { home, maker, started: Arc::default(), quiet: QuietPlaces::default(), keeper: Arc::default() }
     }
 
     /// Whether there is such a method.
@@ -109,6 +120,13 @@ impl Engine {
             "pods/stop" => self.pod_stop(params, by).await,
             "pods/send" => Box::pin(self.pod_send(params, by)).await,
             "models" | "config" | "config/set" => self.settings(method, params).await,
+            "jobs" | "status" => self.jobs(method, params).await,
+            "jobs/start" => Box::pin(self.job_start(params, by)).await,
+            "jobs/get" => self.job_get(params).await,
+            "jobs/pause" | "jobs/resume" | "jobs/cancel" | "jobs/retry" => {
+                Box::pin(self.job_wish(method, params, by)).await
+            }
+            "jobs/progress" => Box::pin(self.job_progress(params, by)).await,
             other => match other.strip_prefix("thread/") {
                 Some(kind) => {
                     let request = ThreadRequest::of(kind, object(params)?)?;

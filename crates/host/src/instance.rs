@@ -148,14 +148,6 @@ pub enum Ended {
     Signal,
 }
 
-impl Engine {
-    /// Whether something is due that only a host does, so that it must not end: timers, queued jobs, unread asks. So far
-    /// there is none; live pods keep their own.
-    pub fn busy(&self) -> bool {
-        false
-    }
-}
-
 /// Runs the host until a signal comes or nobody needs it. `ready` is told where it listens.
 pub async fn run(
     engine: Engine,
@@ -188,6 +180,7 @@ pub async fn run(
     ready(&info)?;
     let door = Arc::new(Door::new(engine.clone(), token, Hosts::of(bound, options.proxy.as_deref())));
     let (stop, stopped) = watch::channel(false);
+    let keeping = tokio::spawn(crate::keeper::keep(engine.clone(), stopped.clone()));
     let mut serving = tokio::spawn(serve(listener, door.clone(), stopped));
     let ended = loop {
         tokio::select! {
@@ -205,6 +198,7 @@ pub async fn run(
     drop(instance);
     stop.send_replace(true);
     drop((&mut serving).await);
+    drop(keeping.await);
     Ok(ended)
 }
 

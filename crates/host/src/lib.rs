@@ -14,6 +14,8 @@ mod frames;
 pub mod http;
 mod import;
 mod instance;
+mod jobs;
+mod keeper;
 mod lists;
 mod live;
 mod look;

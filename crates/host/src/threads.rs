@@ -46,6 +46,7 @@ impl Engine {
             engine.told(session, status)
         })
         .await
+        .inspect(|_| self.nudge())
     }
 
     /// The answer with the thread, its conversation and its last point.
@@ -92,17 +93,17 @@ impl Engine {
         let changes = self.changes(parent, &over)?;
         let cwd = over.cwd.as_deref().map(|cwd| self.place_within(parent, cwd)).transpose()?;
         let (engine, person) = (self.clone(), by.clone());
-        let forked = off(move || engine.part(parent, fork.at_seq, (name, cwd), person)).await?;
+        let forked = off(move || engine.part(parent, fork.at_seq, (name, cwd, None), person)).await?;
         self.apply(forked, changes, by).await?;
         let engine = self.clone();
         off(move || engine.told(forked, "forked")).await
     }
 
-    fn part(
+    pub(crate) fn part(
         &self,
         parent: SessionId,
         at: Option<u64>,
-        (wish, cwd): (Option<PodName>, Option<String>),
+        (wish, cwd, mandate): (Option<PodName>, Option<String>, Option<Value>),
         by: Actor,
     ) -> Result<SessionId, Fault> {
         let id = SessionId(ids().next_uuid());
@@ -116,6 +117,7 @@ impl Engine {
                 version: env!("CARGO_PKG_VERSION").to_owned(),
                 from: from.clone(),
                 cwd,
+                mandate,
             };
             minke_pod::fork(&state, Moment { now: now(), seed: seed() }, forking)
                 .map(|written| (written.entries, written.blobs))

@@ -111,6 +111,29 @@ impl Index {
         Ok(Listed { summaries, next })
     }
 
+    /// Jobs, the one that was last changed first; only those that are not over, if that is wanted.
+    pub fn jobs(&self, open: bool, limit: usize) -> Result<Vec<Summary>, IndexError> {
+        let failed = self.failed("read");
+        let over = "'completed', 'failed', 'cancelled'";
+        let mut rows = self
+            .connection
+            .prepare_cached(&format!(
+                "select summary, sum from session where job is not null and (not ?1 or job not in ({over}))
+                 order by updated desc, id desc limit ?2"
+            ))
+            .map_err(&failed)?;
+        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+        let found = rows
+            .query_map(params![open, limit], |row| Ok((row.get::<_, String>(0)?, row.get::<_, String>(1)?)))
+            .map_err(&failed)?;
+        let mut jobs = Vec::new();
+        for row in found {
+            let (text, sum) = row.map_err(&failed)?;
+            jobs.push(self.read_summary(&text, &sum)?);
+        }
+        Ok(jobs)
+    }
+
     /// One thread, by its session.
     pub fn one(&self, session: SessionId) -> Result<Option<Summary>, IndexError> {
         self.summary(session)

@@ -10,7 +10,7 @@ use rusqlite::{Connection, ErrorCode, OpenFlags, Transaction, TransactionBehavio
 use crate::{IndexError, Refreshed};
 
 /// Another number means another layout: the file is made anew from the logs.
-const LAYOUT: i32 = 1;
+const LAYOUT: i32 = 2;
 /// How long one waits for another process that writes.
 const BUSY: Duration = Duration::from_secs(10);
 /// So many damaged files are kept beside it.
@@ -27,10 +27,12 @@ create table session (
     updated integer not null,
     cwd text not null,
     archived integer not null,
+    job text,
     summary text not null,
     sum text not null
 ) without rowid;
 create index session_updated on session (archived, updated desc, id desc);
+create index session_job on session (job, updated desc) where job is not null;
 create table said (
     n integer primary key,
     session text not null,

@@ -225,8 +225,8 @@ fn put(change: &Transaction<'_>, update: &Update) -> rusqlite::Result<()> {
     let summary = serde_json::to_string(&update.summary)
         .map_err(|e| rusqlite::Error::ToSqlConversionFailure(e.into()))?;
     let mut row = change.prepare_cached(
-        "insert or replace into session (id, seq, h, file, bytes, modified, updated, cwd, archived, summary, sum)
-         values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)",
+        "insert or replace into session (id, seq, h, file, bytes, modified, updated, cwd, archived, job, summary, sum)
+         values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)",
     )?;
     row.execute(params![
         id,
@@ -238,6 +238,7 @@ fn put(change: &Transaction<'_>, update: &Update) -> rusqlite::Result<()> {
         update.summary.updated.cast_signed(),
         update.summary.cwd,
         update.summary.archived.is_some(),
+        update.summary.job.as_ref().map(|job| job.state.name()),
         summary,
         crate::sum_of(&summary),
     ])?;

@@ -296,6 +296,8 @@ pub struct Forking {
     pub from: ForkedFrom,
     /// Where it works, if not where the parent does.
     pub cwd: Option<String>,
+    /// Of a job that is begun again.
+    pub mandate: Option<Value>,
 }
 
 /// The first step of a fork, from the parent's state at the entry it is forked from. Context, tasks, goal and
@@ -320,7 +322,7 @@ pub fn fork(parent: &State, at: Moment, forking: Forking) -> Result<Written, Ref
             git: None,
             manifest: about.manifest,
             scope: about.scope,
-            mandate: None,
+            mandate: forking.mandate.clone(),
             metadata: None,
             parent: None,
             from: Some(forking.from),
@@ -344,6 +346,13 @@ pub fn fork(parent: &State, at: Moment, forking: Forking) -> Result<Written, Ref
         let settled =
             Settled::error(Outcome::Cancelled, "the session was forked here; it did not run in this one");
         pod.settle_call(&mut m, &call_id, settled);
+    }
+    let objective = forking.mandate.as_ref().and_then(|mandate| mandate.get("objective")?.as_str());
+    if let Some(objective) = objective {
+        let (id, from) = (QueueId(m.ids.next_uuid()), Actor::job(forking.session));
+        let segments = vec![InputSegment::Text { content: objective.into() }];
+        let (op_id, mode, attached) = (None, QueueMode::Queue, Vec::new());
+        pod.note(&mut m, QueuedInput { id, segments, op_id, from, mode, attached });
     }
     Ok(m.into())
 }

@@ -49,6 +49,8 @@ impl Pod {
         let expired = self.watch_asks(m);
         self.add_rules_again(m);
         self.look_after_children(m);
+        // What is over is not begun again.
+        self.deadline_is_over(m);
         self.take_up(m, woken || expired);
     }
 

@@ -24,6 +24,9 @@ use crate::step::{Effect, Given, Refusal};
 /// The tool that runs an acceptance command.
 const SHELL: &str = "Bash";
 
+/// How long the process of a job stays that is over, in seconds: for whoever wants to say something more.
+const OVER_S: u64 = 1;
+
 /// Why a job ends whose time is over.
 pub const DEADLINE: &str = "the deadline of the job has passed";
 
@@ -98,6 +101,14 @@ impl Pod {
     /// A timer of the job keeps the process: nobody else is sure to be there.
     pub(crate) fn job_waits(&self) -> bool {
         self.life.job.again.is_some() || self.open_job().is_some_and(|job| job.accepting)
+    }
+
+    /// After how many seconds without anything to do the process ends; 0 never. That of a job which is over is needed by
+    /// nobody.
+    pub(crate) fn rests_after(&self) -> u64 {
+        let usual = self.state.manifest.pod.idle_exit;
+        let over = self.state.facts.job.as_ref().is_some_and(|job| job.state.is_final());
+        if over && usual > 0 { usual.min(OVER_S) } else { usual }
     }
 
     /// A failed attempt is followed by another: when is written down once.

@@ -386,7 +386,7 @@ impl Pod {
     }
 
     fn watch_idleness(&mut self, m: &mut Making) {
-        let seconds = self.state.manifest.pod.idle_exit;
+        let seconds = self.rests_after();
         let sleepy = self.life.boot.is_some() && seconds > 0 && self.may_sleep();
         if sleepy && !self.life.idle_timer {
             self.life.idle_timer = true;

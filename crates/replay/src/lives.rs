@@ -39,6 +39,7 @@ impl<'l> Walk<'l> {
                     version: start.version.clone(),
                     from: from.clone(),
                     cwd: Some(start.cwd.clone()),
+                    mandate: start.mandate.clone(),
                 };
                 fork(&self.state, at, forking).unwrap_or_default()
             }

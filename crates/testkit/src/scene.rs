@@ -143,6 +143,7 @@ pub(crate) fn forking(from: ForkedFrom) -> Forking {
         version: VERSION.to_owned(),
         from,
         cwd: None,
+        mandate: None,
     }
 }
 

@@ -7,18 +7,22 @@
 //! whole (`a_kept_summary_goes_on_as_if_it_had_read_everything`).
 
 mod job;
+mod listing;
 mod mandate;
 mod object;
 mod preview;
 mod retry;
+mod roster;
 mod summary;
 pub mod work;
 
 pub use job::{Moved, Wish, may_move};
+pub use listing::{Job, JobLine, JobRetry, line};
 pub use mandate::{Mandate, Restart, Schedule};
 pub use minke_record::JobState;
 pub use object::{Source, Thread, ThreadStatus};
 pub use preview::{NEW, PREVIEW_CHARS, preview};
 pub use retry::{Retry, RetryError, bound, wait};
+pub use roster::{Candidate, Need, Plan, Room, plan};
 pub use summary::{Ended, Latest, OpenRun, Summary, Waits};
 pub use work::{ACCEPT, HISTORY, PASSED};

@@ -108,8 +108,15 @@ impl Mandate {
                 mandate.notify.len()
             ));
         }
-        if matches!(mandate.schedule, Some(Schedule::Every { every_s: 0 })) {
-            return Err("`schedule.every_s` is 0: give a number of seconds".to_owned());
+        if mandate.schedule.is_some() {
+            return Err(
+                "`schedule` cannot be kept by this version; leave it out and call it from a timer of the \
+                        system"
+                    .to_owned(),
+            );
+        }
+        if mandate.restart == Restart::Always {
+            return Err("`restart: always` cannot be kept by this version; `on_crash` can".to_owned());
         }
         Ok(mandate)
     }

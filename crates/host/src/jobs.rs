@@ -1,0 +1,195 @@
+//! Jobs, as they are asked about: listed, begun, paused, resumed, cancelled, begun again.
+//!
+//! Elsewhere: who starts them (`keeper`), what may become of them (`thread`), who does it (their pods).
+//! Invariant: a wish that the table of states does not know is refused with the state named
+//! (`every_wish_in_every_state_is_answered_by_the_table`).
+
+use minke_client::{Delivery, deliver};
+use minke_pod::{Visit, Wish};
+use minke_protocol::{Detail, Method, Set, SetProgress};
+use minke_record::{Actor, ErrorCode, SessionId};
+use minke_thread::{Job, Mandate, Moved, Summary};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::engine::{Engine, off};
+use crate::fault::Fault;
+use crate::lists::from_index;
+use crate::look::Glance;
+use crate::request::{New, Override, ThreadName, params_of};
+use crate::visits::{change, introduction};
+
+/// The most jobs that are listed; the log of each has the rest.
+const LISTED: usize = 1_000;
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Nothing {}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct One {
+    id: ThreadName,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Wished {
+    id: ThreadName,
+    #[serde(default)]
+    detail: Option<String>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Told {
+    id: ThreadName,
+    progress: f64,
+    #[serde(default)]
+    detail: Option<String>,
+}
+
+impl Engine {
+    /// All jobs, the one that changed last first.
+    pub(crate) async fn jobs(&self, method: &str, params: Value) -> Result<Value, Fault> {
+        let Nothing {} = params_of(method, params)?;
+        let home = self.home.clone();
+        let (jobs, notices) = off(move || {
+            let found = from_index(&home, |index| index.jobs(false, LISTED))?;
+            let mut jobs: Vec<Job> = Vec::new();
+            for summary in &found.value {
+                jobs.extend(object(&home, summary)?);
+            }
+            Ok((jobs, found.notices))
+        })
+        .await?;
+        let mut data = json!({ "jobs": jobs });
+        if !notices.is_empty() {
+            data["notices"] = json!(notices);
+        }
+        Ok(json!({ "ok": true, "data": data, "events": [] }))
+    }
+
+    pub(crate) async fn job_get(&self, params: Value) -> Result<Value, Fault> {
+        let One { id } = params_of("jobs/get", params)?;
+        let session = self.job_named(&id)?;
+        self.job_told(session).await
+    }
+
+    /// A `start` whose mandate is required.
+    pub(crate) async fn job_start(&self, params: Value, by: &Actor) -> Result<Value, Fault> {
+        let new: New = params_of("jobs/start", params)?;
+        let Some(mandate) = &new.mandate else {
+            return Err(Fault::invalid("mandate: is missing: a job needs an objective"));
+        };
+        Mandate::asked(mandate).map_err(|why| Fault::invalid(format!("mandate: {why}")))?;
+        let mut answer = self.create(new, "started", by).await?.value()?;
+        let session: Option<SessionId> =
+            answer["thread_id"].as_str().and_then(|id| id.strip_prefix("s_")?.parse().ok());
+        if let Some(session) = session {
+            answer["data"]["job"] = json!(self.job(session).await?);
+        }
+        Ok(answer)
+    }
+
+    pub(crate) async fn job_wish(&self, method: &str, params: Value, by: &Actor) -> Result<Value, Fault> {
+        let Wished { id, detail } = params_of(method, params)?;
+        let wish = match method {
+            "jobs/pause" => Wish::Pause,
+            "jobs/resume" => Wish::Resume,
+            "jobs/cancel" => Wish::Cancel,
+            _ => Wish::Again,
+        };
+        let session = self.job_named(&id)?;
+        let state = self.job(session).await?.status;
+        let moved = wish.of(state, true).map_err(|why| Fault::new(ErrorCode::Conflict, why))?;
+        let said = Detail { detail: detail.clone() };
+        match (moved, wish) {
+            (Moved::Stays, _) => {}
+            (Moved::Fork, _) => return self.job_again(session, by).await,
+            (Moved::To(_), Wish::Resume) => {
+                let (method, client) = (Method::Resume(said), introduction(by));
+                crate::room::make_way(&self.home, session, by).await?;
+                let delivery = Delivery { session, method, client, visit: None };
+                match deliver(&self.home, delivery).await {
+                    Ok(_) => {}
+                    // Waking it was enough: it went on by itself.
+                    Err(minke_client::DeliverError::Refused { refusal, .. })
+                        if matches!(refusal.code, ErrorCode::AlreadyRunning | ErrorCode::NotPaused) => {}
+                    Err(other) => return Err(other.into()),
+                }
+            }
+            (Moved::To(_), _) => {
+                let method = match wish {
+                    Wish::Pause => Method::Pause(said),
+                    _ => Method::Cancel(said),
+                };
+                change(&self.home, session, (method, Visit::Job { wish, detail }), by).await?;
+            }
+        }
+        self.nudge();
+        self.job_told(session).await
+    }
+
+    /// Once more, as a fork of its thread.
+    async fn job_again(&self, session: SessionId, by: &Actor) -> Result<Value, Fault> {
+        let (engine, by) = (self.clone(), by.clone());
+        let again = off(move || {
+            let mandate = crate::look::start(&engine.home, session)?.mandate;
+            engine.part(session, None, (None, None, mandate), by)
+        })
+        .await?;
+        self.nudge();
+        self.job_told(again).await
+    }
+
+    pub(crate) async fn job_progress(&self, params: Value, by: &Actor) -> Result<Value, Fault> {
+        let Told { id, progress, detail } = params_of("jobs/progress", params)?;
+        let session = self.job_named(&id)?;
+        let state = self.job(session).await?.status;
+        Wish::Progress.of(state, true).map_err(|why| Fault::new(ErrorCode::Conflict, why))?;
+        if !progress.is_finite() {
+            return Err(Fault::invalid("progress: is a number from 0 to 100"));
+        }
+        let note = detail.unwrap_or_default();
+        self.maker.without_secrets(&[&note])?;
+        let progress = SetProgress { percent: Some(progress.clamp(0.0, 100.0)), note };
+        let set = Set { progress: Some(progress), ..Set::default() };
+        let method = Method::Set(Box::new(set));
+        deliver(&self.home, Delivery { session, method, client: introduction(by), visit: None }).await?;
+        self.job_told(session).await
+    }
+
+    async fn job_told(&self, session: SessionId) -> Result<Value, Fault> {
+        Ok(json!({ "ok": true, "data": { "job": self.job(session).await? }, "events": [] }))
+    }
+
+    /// One job, from its log as it is now.
+    async fn job(&self, session: SessionId) -> Result<Job, Fault> {
+        let home = self.home.clone();
+        off(move || {
+            let glance = Glance::of(&home, session)?;
+            object(&home, &glance.story.summary)?.ok_or_else(|| no_job(session))
+        })
+        .await
+    }
+
+    fn job_named(&self, name: &ThreadName) -> Result<SessionId, Fault> {
+        self.session(name, &Override::default())
+    }
+}
+
+fn object(home: &minke_client::Home, summary: &Summary) -> Result<Option<Job>, Fault> {
+    let Some(session) = summary.session else { return Ok(None) };
+    let held = match home.store.holder(session) {
+        Ok(holder) => holder.is_some(),
+        Err(minke_session::StoreError::NotFound { .. }) => return Ok(None),
+        Err(other) => return Err(other.into()),
+    };
+    Ok(summary.job_object(held))
+}
+
+fn no_job(session: SessionId) -> Fault {
+    let message = format!("thread s_{session} is no job: it has no mandate with an objective");
+    Fault::new(ErrorCode::NotFound, message)
+}

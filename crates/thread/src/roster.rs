@@ -1,0 +1,164 @@
+//! Which jobs are to be started now, and when to look again: a plain function of what is known of all of them.
+//!
+//! Elsewhere: what a job's log says (`work`), who looks and starts (`host`).
+//! Invariant: never more at once than the room allows, and nobody waits for ever behind another tree
+//! (`jobs_share_the_room`).
+
+use std::collections::BTreeMap;
+
+use minke_record::{JobState, Millis, SessionId, WaitingOn};
+
+use crate::mandate::{Mandate, Restart};
+use crate::summary::Summary;
+
+/// How many jobs may run at once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Room {
+    pub running: usize,
+    pub per_provider: usize,
+    pub per_workspace: usize,
+}
+
+impl Default for Room {
+    fn default() -> Room {
+        Room { running: 16, per_provider: 16, per_workspace: 8 }
+    }
+}
+
+/// A job, as somebody who may start its pod sees it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Candidate {
+    pub session: SessionId,
+    pub need: Need,
+    /// Somebody holds the session.
+    pub held: bool,
+    /// Since when it is what it is.
+    pub since: Millis,
+    pub provider: String,
+    pub workspace: String,
+    /// The oldest session above it, or itself.
+    pub tree: SessionId,
+}
+
+/// What a job needs a pod for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Need {
+    /// Nothing: it rests, waits for somebody, or a pod has it and does not work.
+    Nothing,
+    /// It is at work, if a pod has it; else it is to go on.
+    Work,
+    /// To be begun as soon as there is room.
+    Begin,
+    /// The same, from this time on.
+    At(Millis),
+    /// Its time is over: only its end is to be written, which needs no room.
+    End,
+}
+
+/// What follows.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Plan {
+    /// In this order.
+    pub start: Vec<SessionId>,
+    /// When something is due that is not due yet.
+    pub next: Option<Millis>,
+    /// Some could be begun and have no room.
+    pub crowded: bool,
+}
+
+impl Summary {
+    /// What this job needs, if it is one that is not over.
+    pub fn candidate(&self, held: bool, now: Millis) -> Option<Candidate> {
+        let (job, session) = (self.job.as_ref()?, self.session?);
+        if job.state.is_final() {
+            return None;
+        }
+        let mandate = Mandate::read(self.mandate.as_ref()).ok().flatten();
+        let late = mandate.as_ref().and_then(Mandate::deadline).is_some_and(|end| end <= now);
+        let on = self.waits().map(|waits| waits.on);
+        let need = match job.state {
+            _ if late && !held => Need::End,
+            JobState::Queued => Need::Begin,
+            JobState::Waiting => job.until.map_or(Need::Begin, Need::At),
+            // Whoever answers wakes it.
+            JobState::Running | JobState::Interrupted if on == Some(WaitingOn::Ask) => Need::Nothing,
+            JobState::Running => Need::Work,
+            JobState::Interrupted => {
+                let restart = mandate.map_or(Restart::Never, |mandate| mandate.restart);
+                if restart == Restart::Never { Need::Nothing } else { Need::Work }
+            }
+            _ => Need::Nothing,
+        };
+        let tree = self.parent.as_ref().map_or(session, |parent| parent.session);
+        let provider = self.provider.clone().unwrap_or_default();
+        let workspace = self.workspace.clone();
+        Some(Candidate { session, need, held, since: self.updated, provider, workspace, tree })
+    }
+
+    /// What a job is doing, with what only a look at the lease says.
+    pub fn job_state(&self, held: bool) -> Option<JobState> {
+        let state = self.job.as_ref()?.state;
+        Some(match state {
+            JobState::Running if self.waits().is_some() => JobState::Waiting,
+            JobState::Running if !held => JobState::Interrupted,
+            other => other,
+        })
+    }
+}
+
+/// Who is to be started. Trees take turns: the one with the fewest at work comes first, and in a tree the oldest.
+pub fn plan(candidates: &[Candidate], room: Room, now: Millis) -> Plan {
+    let mut taken = Taken::default();
+    for at_work in candidates.iter().filter(|one| one.held && one.need == Need::Work) {
+        taken.take(at_work);
+    }
+    let mut plan = Plan::default();
+    let mut ready: Vec<&Candidate> = Vec::new();
+    for one in candidates.iter().filter(|one| !one.held) {
+        match one.need {
+            Need::End => plan.start.push(one.session),
+            Need::Begin | Need::Work => ready.push(one),
+            Need::At(time) if time <= now => ready.push(one),
+            Need::At(time) => plan.next = Some(plan.next.map_or(time, |next| next.min(time))),
+            Need::Nothing => {}
+        }
+    }
+    while let Some(at) = (0..ready.len())
+        .filter(|at| ready.get(*at).is_some_and(|one| taken.fits(one, room)))
+        .min_by_key(|at| ready.get(*at).map(|one| (taken.of(&one.tree), one.since, one.session)))
+    {
+        let one = ready.remove(at);
+        taken.take(one);
+        plan.start.push(one.session);
+    }
+    plan.crowded = !ready.is_empty();
+    plan
+}
+
+#[derive(Default)]
+struct Taken<'c> {
+    all: usize,
+    providers: BTreeMap<&'c str, usize>,
+    workspaces: BTreeMap<&'c str, usize>,
+    trees: BTreeMap<SessionId, usize>,
+}
+
+impl<'c> Taken<'c> {
+    fn take(&mut self, one: &'c Candidate) {
+        self.all += 1;
+        *self.providers.entry(&one.provider).or_default() += 1;
+        *self.workspaces.entry(&one.workspace).or_default() += 1;
+        *self.trees.entry(one.tree).or_default() += 1;
+    }
+
+    fn fits(&self, one: &Candidate, room: Room) -> bool {
+        let count = |counts: &BTreeMap<&str, usize>, key: &str| counts.get(key).copied().unwrap_or(0);
+        self.all < room.running
+            && count(&self.providers, &one.provider) < room.per_provider
+            && count(&self.workspaces, &one.workspace) < room.per_workspace
+    }
+
+    fn of(&self, tree: &SessionId) -> usize {
+        self.trees.get(tree).copied().unwrap_or(0)
+    }
+}
