@@ -60,3 +60,33 @@ fn item(value: &Value) -> Result<Item, String> {
     let text = fields.get("content").and_then(Value::as_str).ok_or("content: is no text")?;
     Ok(Item::message(role, text))
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn only_a_conversation_that_can_go_on_is_imported() {
+        let user = json!({ "role": "user", "content": "hi" });
+        let call = |id: &str| json!({ "kind": "tool_call", "call_id": id, "name": "t", "arguments": "{}" });
+        let result = |id: &str| json!({ "kind": "tool_result", "call_id": id, "summary": "s" });
+        let reasoning = json!({ "kind": "reasoning", "text": "hm" });
+        let taken = items(&[user.clone(), reasoning, call("a"), call("b"), result("b"), result("a")]);
+        assert_eq!(taken.unwrap().len(), 6);
+        for (given, says) in [
+            (vec![call("a")], "has no result"),
+            (vec![result("a")], "waits"),
+            (vec![call("a"), call("a")], "already"),
+            (vec![call("a"), result("a"), result("a")], "waits"),
+            (vec![json!(7)], "history[0]"),
+            (vec![user.clone(), json!({ "kind": "song" })], "history[1]"),
+            (vec![json!({ "role": "user", "content": [1] })], "content"),
+            (vec![user; ITEMS + 1], "at most"),
+        ] {
+            let fault = items(&given).unwrap_err();
+            assert!(fault.message.contains(says), "{}", fault.message);
+        }
+    }
+}
