@@ -2,7 +2,7 @@
 //!
 //! Elsewhere: who starts them (`keeper`), what may become of them (`thread`), who does it (their pods).
 //! Invariant: a wish that the table of states does not know is refused with the state named
-//! (`every_wish_in_every_state_is_answered_by_the_table`).
+//! (`wishes_are_answered_by_the_table_of_states`).
 
 use minke_client::{Delivery, deliver};
 use minke_pod::{Visit, Wish};

@@ -4,7 +4,7 @@
 //! one, a finished run its acceptance command, and the timers stand where they should. A crash between any two of these
 //! changes nothing: the next life looks again. Elsewhere: which job is started when (`host`).
 //! Invariant: at most one attempt at a time, and no more than the mandate allows
-//! (`a_job_is_tried_as_often_as_its_mandate_says`).
+//! (`a_job_is_tried_again`, told and killed everywhere).
 
 use minke_prompts::Snippet;
 use minke_record::{

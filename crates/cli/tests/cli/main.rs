@@ -20,6 +20,7 @@ mod host;
 mod hostile;
 mod http;
 mod images;
+mod jobs;
 mod kin;
 mod live;
 mod login;
