@@ -295,3 +295,55 @@ fn other_machines_are_let_in_only_on_purpose() {
         assert!(!world.home().join("run/host.json").exists());
     }
 }
+
+#[test]
+fn a_unit_is_written_and_not_started() {
+    let world = World::new();
+    let mut command = world.command();
+    command.args(["host", "--install", "--json"]).env("HOME", world.work());
+    let done = world.done(command);
+    assert_eq!(done.code, Some(0), "{done:?}");
+    let told: Value = serde_json::from_str(&done.out).unwrap();
+    let unit = std::fs::read_to_string(told["unit"].as_str().unwrap()).unwrap();
+    assert!(unit.contains(&format!("ExecStart=\"{}\" host --idle 0\n", env!("CARGO_BIN_EXE_minke"))), "{unit}");
+    assert!(!world.home().join("run/host.json").exists());
+    assert_eq!(world.run(&["host", "--install"]).code, Some(2), "without a home there is no place for it");
+}
+
+/// The same requests and frames on stdin and stdout.
+#[test]
+fn stdio_speaks_to_the_same_engine() {
+    let (world, thread) = threaded("loop = true\n[[turn]]\ntext = \"x\"\n");
+    let lines = [
+        json!({ "jsonrpc": "2.0", "id": 1, "method": "thread/read", "params": { "thread_id": thread } }),
+        json!({ "jsonrpc": "2.0", "id": 2, "method": "events/subscribe", "params": { "thread": thread } }),
+    ];
+    let mut command = world.command();
+    command.args(["host", "--stdio"]);
+    let mut child = command
+        .stdin(std::process::Stdio::piped())
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    for line in lines {
+        std::io::Write::write_all(&mut stdin, format!("{line}\n").as_bytes()).unwrap();
+    }
+    let mut answers = std::io::BufRead::lines(std::io::BufReader::new(child.stdout.take().unwrap()));
+    let (mut read, mut told) = (None, Vec::new());
+    while told.last() != Some(&"response_end".to_owned()) || read.is_none() {
+        let answer: Value = serde_json::from_str(&answers.next().unwrap().unwrap()).unwrap();
+        if answer["id"] == 1 {
+            read = Some(answer["result"]["thread"]["id"].as_str().unwrap().to_owned());
+        } else if answer["method"] == "event" {
+            told.push(answer["params"]["event"].as_str().unwrap().to_owned());
+        }
+    }
+    assert_eq!(read.as_deref(), Some(thread.as_str()));
+    assert_eq!(told, ["response_start", "turn_started", "response_delta", "turn_complete", "response_end"]);
+    // No more questions: it ends.
+    drop(stdin);
+    assert!(answers.next().is_none());
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+    assert!(!world.home().join("run/host.json").exists(), "nobody listens");
+}
