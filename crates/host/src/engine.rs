@@ -178,6 +178,7 @@ impl Engine {
     /// Keeps a pod's process in mind until it ends.
     pub(crate) fn keep(&self, launched: Option<Launched>) {
         if let Some(launched) = launched {
+            self.quiet.started();
             self.started.lock().unwrap_or_else(PoisonError::into_inner).push(launched.into_child());
         }
     }

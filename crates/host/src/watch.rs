@@ -19,7 +19,7 @@ use minke_protocol::{ClientInfo, Event, Place as EventPlace, Snapshot, Subscribe
 use minke_record::{Entry, ErrorCode, Millis, Position, SessionId};
 use minke_registry::Runtime;
 use minke_session::StoreError;
-use tokio::sync::mpsc;
+use tokio::sync::{Notify, mpsc};
 use tokio::task::JoinHandle;
 
 use crate::engine::Engine;
@@ -46,6 +46,8 @@ pub(crate) struct QuietPlaces {
     places: Arc<Mutex<HashMap<SessionId, Quiet>>>,
     /// How many clients were too slow.
     cut: Arc<AtomicU64>,
+    /// A pod was started here: whoever waits for its first words looks at once.
+    started: Arc<Notify>,
 }
 
 #[derive(Debug, Clone)]
@@ -196,6 +198,9 @@ impl Watcher {
     }
 
     async fn follow(&mut self) -> Over {
+        let quiet = self.quiet.clone();
+        // Made before the first look, so that none that comes after it is missed.
+        let mut started = std::pin::pin!(quiet.started.notified());
         let mut looks = 1;
         let mut stamp = None;
         loop {
@@ -221,6 +226,10 @@ impl Watcher {
             }
             tokio::select! {
                 () = tokio::time::sleep(LOOK_EVERY) => {}
+                () = started.as_mut() => {
+                    looks = looks.max(1);
+                    started.set(quiet.started.notified());
+                }
                 () = self.sender.closed() => return Over::Gone,
             }
         }
@@ -371,6 +380,11 @@ impl Watcher {
 }
 
 impl QuietPlaces {
+    /// A pod was started.
+    pub(crate) fn started(&self) {
+        self.started.notify_waiters();
+    }
+
     /// How many clients were let go because they did not read.
     pub(crate) fn cut(&self) -> u64 {
         self.cut.load(Ordering::Relaxed)

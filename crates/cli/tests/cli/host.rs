@@ -305,7 +305,10 @@ fn a_unit_is_written_and_not_started() {
     assert_eq!(done.code, Some(0), "{done:?}");
     let told: Value = serde_json::from_str(&done.out).unwrap();
     let unit = std::fs::read_to_string(told["unit"].as_str().unwrap()).unwrap();
-    assert!(unit.contains(&format!("ExecStart=\"{}\" host --idle 0\n", env!("CARGO_BIN_EXE_minke"))), "{unit}");
+    assert!(
+        unit.contains(&format!("ExecStart=\"{}\" host --idle 0\n", env!("CARGO_BIN_EXE_minke"))),
+        "{unit}"
+    );
     assert!(!world.home().join("run/host.json").exists());
     assert_eq!(world.run(&["host", "--install"]).code, Some(2), "without a home there is no place for it");
 }
@@ -320,11 +323,8 @@ fn stdio_speaks_to_the_same_engine() {
     ];
     let mut command = world.command();
     command.args(["host", "--stdio"]);
-    let mut child = command
-        .stdin(std::process::Stdio::piped())
-        .stdout(std::process::Stdio::piped())
-        .spawn()
-        .unwrap();
+    let mut child =
+        command.stdin(std::process::Stdio::piped()).stdout(std::process::Stdio::piped()).spawn().unwrap();
     let mut stdin = child.stdin.take().unwrap();
     for line in lines {
         std::io::Write::write_all(&mut stdin, format!("{line}\n").as_bytes()).unwrap();

@@ -7,12 +7,12 @@ use axum::extract::{FromRequestParts, Query, RawPathParams, Request};
 use axum::http::header::{CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS};
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
-use minke_record::Actor;
+use minke_record::{Actor, ErrorCode};
 use serde_json::{Map, Value, json};
 
 use super::body::{self, BODY_BYTES, NoBody, strict_json};
 use super::routes::{Route, Verb};
-use super::{Door, refused};
+use super::{CALLS, Door, refused};
 use crate::fault::Fault;
 
 /// Who asks, as it stands in logs.
@@ -22,7 +22,7 @@ pub(crate) fn asker() -> Actor {
 
 pub(crate) async fn answer(door: Arc<Door>, route: &'static Route, request: Request) -> Response {
     let response = match params(&door, route, request).await {
-        Ok(params) => match door.engine.call(route.method, params, &asker()).await {
+        Ok(params) => match called(&door, route.method, params).await {
             Ok(answer) => json(StatusCode::OK, &answer),
             Err(fault) => fault_response(&fault),
         },
@@ -30,6 +30,23 @@ pub(crate) async fn answer(door: Arc<Door>, route: &'static Route, request: Requ
     };
     door.metrics.answered(route.path, response.status().as_u16());
     response
+}
+
+/// Carries a request out, to its end: a client that goes away in the middle takes nothing of it back.
+async fn called(door: &Door, method: &'static str, params: Value) -> Result<Value, Fault> {
+    let Ok(place) = door.calls.clone().try_acquire_owned() else {
+        let why = format!("{CALLS} requests are being answered; come back when some are");
+        return Err(Fault::new(ErrorCode::TooMany, why));
+    };
+    let engine = door.engine.clone();
+    let call = tokio::spawn(async move {
+        let answer = engine.call(method, params, &asker()).await;
+        drop(place);
+        answer
+    });
+    let broken =
+        |_| Fault::new(ErrorCode::Internal, format!("`{method}` broke off; this is a fault in Minke"));
+    call.await.map_err(broken)?
 }
 
 /// Path, query and body as one object.

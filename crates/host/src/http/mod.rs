@@ -40,6 +40,8 @@ use crate::watch::SLOW;
 
 /// Connections at the same time: 500 that watch, and as many that ask.
 pub const CONNECTIONS: usize = 1_024;
+/// Requests that are answered at the same time, whether their clients are still there or not.
+pub(crate) const CALLS: usize = 512;
 /// How long a client may take for the head of a request, and rest between two.
 const HEAD_WAIT: Duration = Duration::from_secs(20);
 /// Bytes of a request's head, and its lines.
@@ -57,6 +59,7 @@ pub struct Door {
     pub(crate) hosts: Hosts,
     pub metrics: Metrics,
     pub(crate) waits: Waits,
+    pub(crate) calls: Arc<Semaphore>,
 }
 
 /// How long clients are waited for; shorter in tests.
@@ -77,7 +80,8 @@ impl Default for Waits {
 
 impl Door {
     pub fn new(engine: Engine, token: Token, hosts: Hosts) -> Door {
-        Door { engine, token, hosts, metrics: Metrics::default(), waits: Waits::default() }
+        let calls = Arc::new(Semaphore::new(CALLS));
+        Door { engine, token, hosts, metrics: Metrics::default(), waits: Waits::default(), calls }
     }
 
     #[must_use]

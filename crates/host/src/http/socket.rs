@@ -76,6 +76,7 @@ async fn talk(door: Arc<Door>, socket: WebSocket) {
         () = write => {}
         () = read => {}
     }
-    drop(rpc);
+    // What was asked is carried out, even if nobody is left to hear of it.
+    tokio::spawn(rpc.finish());
     door.metrics.connected(-1);
 }

@@ -84,7 +84,8 @@ fn a_request_that_breaks_off_makes_nothing() {
 /// More connections than there are places: the others get one when they are free again.
 #[test]
 fn more_connections_than_places_are_turned_away() {
-    let world = World::new();
+    // So long that nobody is let go for being silent.
+    let world = World::with(Waits { head: 10 * LET_GO, ..WAITS });
     let mut open = Vec::new();
     for _ in 0..minke_host::http::CONNECTIONS + 50 {
         match TcpStream::connect(world.address) {

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use minke_client::Home;
 use minke_host::http::{Door, Hosts, Token, Waits, serve};
@@ -157,7 +157,14 @@ impl World {
 pub(crate) fn drained(stream: &mut TcpStream) -> Vec<u8> {
     let mut all = Vec::new();
     let mut piece = [0; 16 * 1024];
+    let begun = Instant::now();
     loop {
+        // Pings come as long as it is open.
+        assert!(
+            begun.elapsed() < PATIENCE,
+            "the door does not close; it said {}",
+            String::from_utf8_lossy(&all)
+        );
         match stream.read(&mut piece) {
             Ok(0) => return all,
             Ok(got) => all.extend_from_slice(&piece[..got]),
