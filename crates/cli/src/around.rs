@@ -11,7 +11,7 @@ use minke_client::Home;
 use minke_protocol::ClientInfo;
 use minke_record::{Ids, Millis};
 use minke_registry::Paths;
-use minke_session::{FileStore, RealDisk};
+use minke_session::{FileStore, RealDisk, TwoPlaces};
 
 use crate::failure::{Exit, Failure};
 
@@ -63,8 +63,21 @@ impl Surroundings {
     pub(crate) fn home(&self) -> Result<Home, Failure> {
         let paths = self.paths()?;
         paths.create()?;
-        let store = self.file_store(&paths);
+        let store = self.both(&paths);
         Ok(Home { paths, store: Arc::new(store) })
+    }
+
+    /// The same for whoever makes a session that goes with its pod. What is left of earlier ones is swept out.
+    pub(crate) fn passing_home(&self) -> Result<Home, Failure> {
+        let paths = self.paths()?;
+        paths.create()?;
+        let store = self.both(&paths);
+        store.sweep()?;
+        Ok(Home { paths, store: Arc::new(store.in_passing()) })
+    }
+
+    fn both(&self, paths: &Paths) -> TwoPlaces {
+        TwoPlaces::new(self.file_store(paths), FileStore::new(Arc::new(RealDisk), paths.passing()))
     }
 
     /// The sessions as files, for those who mend them.

@@ -29,11 +29,7 @@ struct Desk {
 
 impl Maker for Desk {
     fn make(&self, new: NewThread, by: &Actor) -> Result<(SessionId, OwnedFd), Fault> {
-        if new.ephemeral {
-            return Err(Fault::invalid(
-                "ephemeral: is not supported yet; leave it out and `delete` the thread",
-            ));
-        }
+        let home = if new.ephemeral { self.around.passing_home()? } else { self.home.clone() };
         let pod = NewPod {
             cwd: new.cwd,
             name: new.name,
@@ -49,7 +45,7 @@ impl Maker for Desk {
             let (state, _) = imagined(&pod, &self.around, &self.home)?;
             minke_host::of_provider(state.manifest.model.reference.as_deref(), provider)?;
         }
-        Ok(create(pod, &self.around, &self.home)?)
+        Ok(create(pod, &self.around, &home)?)
     }
 
     fn model(&self, reference: &str, cwd: &Path) -> Result<String, Fault> {

@@ -53,7 +53,7 @@ use std::sync::Arc;
 pub use minke_exec::fence::Helper;
 use minke_record::SessionId;
 use minke_registry::Paths;
-use minke_session::{FileStore, RealDisk, Store};
+use minke_session::{FileStore, RealDisk, Store, TwoPlaces};
 
 /// Threads beside the loop, which end when they have nothing to do: each command is heard by one (16 in the background,
 /// 8 that calls wait for), the others read files.
@@ -102,8 +102,16 @@ impl Ending {
 
 /// Lives one pod's life: start, work, stop.
 pub fn run(args: PodArgs) -> std::io::Result<Ending> {
-    let store = FileStore::new(Arc::new(RealDisk), args.paths.sessions());
-    run_on(args, Arc::new(store))
+    let place = |path| FileStore::new(Arc::new(RealDisk), path);
+    let store = TwoPlaces::new(place(args.paths.sessions()), place(args.paths.passing()));
+    let store = store.beside(args.session);
+    let passes = store.passes(args.session);
+    let ending = run_on(args, Arc::new(store.clone()))?;
+    // Only now has everything of this pod let go of the session.
+    if passes && let Err(error) = store.sweep() {
+        eprintln!("error: a session that was to go with its pod could not be removed: {error}");
+    }
+    Ok(ending)
 }
 
 /// The same with the session in another store.

@@ -9,6 +9,7 @@ use minke_pod::Visit;
 use minke_protocol::Method;
 use minke_protocol::api::OlderDecision;
 use minke_record::{Actor, Ask, AskId, CallStage, Decision, ErrorCode, OpenAsk, SessionId};
+use minke_registry::Runtime;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -16,7 +17,7 @@ use crate::answer::id;
 use crate::engine::{Engine, off};
 use crate::fault::Fault;
 use crate::lists::from_index;
-use crate::look::state;
+use crate::look::{passes, state};
 use crate::request::{params_of, quoted};
 use crate::room::make_way;
 use crate::tools::{PATIENCE, taken};
@@ -152,6 +153,12 @@ fn all(home: &Home) -> Result<Vec<Asked>, Fault> {
         query.after = page.next;
         if query.after.is_none() {
             break;
+        }
+    }
+    // Threads that go with their pod are in no index.
+    for live in &Runtime::new(&home.paths).look()?.live {
+        if passes(home, live.row.session) {
+            asked.extend(of(home, live.row.session)?);
         }
     }
     asked.sort_by_key(|one| one.ask.id);

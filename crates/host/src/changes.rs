@@ -6,6 +6,7 @@ use minke_pod::Visit;
 use minke_protocol::{Checkpoint, Method, Set};
 use minke_record::limits::{CHECKPOINT_BYTES, OP_ID_BYTES};
 use minke_record::{Actor, ErrorCode};
+use minke_session::StoreError;
 use serde_json::{Value, json};
 
 use crate::answer::Answer;
@@ -42,7 +43,12 @@ impl Engine {
         let session = self.session(&one.thread_id, &Override::default())?;
         end_of(&self.home, session, by).await?;
         let home = self.home.clone();
-        off(move || Ok(home.store.delete(session)?)).await?;
+        off(move || match home.store.delete(session) {
+            // One that goes with its pod has gone.
+            Ok(()) | Err(StoreError::NotFound { .. }) => Ok(()),
+            Err(other) => Err(other.into()),
+        })
+        .await?;
         Ok(Answer::new(session, "deleted", json!({})))
     }
 

@@ -175,8 +175,16 @@ pub(crate) fn thread(home: &Home, summary: &Summary) -> Result<Option<Thread>, F
         Err(StoreError::NotFound { .. }) => return Ok(None),
         Err(other) => return Err(other.into()),
     };
-    let path = home.paths.sessions().join(session.to_string());
-    Ok(summary.thread(held, Some(path.to_string_lossy().into_owned())))
+    let ephemeral = passes(home, session);
+    let place = if ephemeral { home.paths.passing() } else { home.paths.sessions() };
+    let path = place.join(session.to_string());
+    let thread = summary.thread(held, Some(path.to_string_lossy().into_owned()));
+    Ok(thread.map(|thread| Thread { ephemeral, ..thread }))
+}
+
+/// Whether a session goes with its pod.
+pub(crate) fn passes(home: &Home, session: SessionId) -> bool {
+    home.paths.passing().join(session.to_string()).is_dir()
 }
 
 /// What a pod would know of the session: from its last carry on.

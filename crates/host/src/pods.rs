@@ -10,12 +10,14 @@ use minke_protocol::{
 };
 use minke_record::{Actor, ErrorCode, OpGave, SessionId};
 use minke_registry::{Live, Runtime};
+use minke_session::StoreError;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::answer::id;
 use crate::engine::Engine;
 use crate::fault::Fault;
+use crate::look::passes;
 use crate::request::{params_of, quoted};
 use crate::visits::introduction;
 
@@ -153,10 +155,8 @@ async fn end(home: &Home, live: &Live, client: &ClientInfo) -> Result<(), Fault>
     told(live, ShutdownMode::Now, client).await?;
     let (session, name) = (live.row.session, &live.row.name);
     let until = Instant::now() + STOP_WAIT;
-    // The session lease goes last.
-    while Runtime::new(&home.paths).look()?.by_session(session).is_some()
-        || home.store.holder(session)?.is_some()
-    {
+    // The session lease goes last, or the session itself.
+    while Runtime::new(&home.paths).look()?.by_session(session).is_some() || is_held(home, session)? {
         if Instant::now() >= until {
             let message = format!("pod `{name}` has not stopped after {} s", STOP_WAIT.as_secs());
             return Err(Fault::new(ErrorCode::Conflict, message));
@@ -164,6 +164,18 @@ async fn end(home: &Home, live: &Live, client: &ClientInfo) -> Result<(), Fault>
         tokio::time::sleep(STOP_RETRY).await;
     }
     Ok(())
+}
+
+/// One that goes with its pod is there until the very end.
+fn is_held(home: &Home, session: SessionId) -> Result<bool, Fault> {
+    if passes(home, session) {
+        return Ok(true);
+    }
+    match home.store.holder(session) {
+        Ok(holder) => Ok(holder.is_some()),
+        Err(StoreError::NotFound { .. }) => Ok(false),
+        Err(other) => Err(other.into()),
+    }
 }
 
 /// Tells a pod to stop. One that is gone needs no telling.

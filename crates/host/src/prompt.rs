@@ -9,6 +9,7 @@ use minke_protocol::{Method, Run, RunMode, RunReply};
 use minke_record::{
     Actor, Content, EndResult, Entry, ErrorCode, Item, Kind, Role, RunId, RunResult, SessionId, Text,
 };
+use minke_session::StoreError;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -52,14 +53,20 @@ impl Engine {
         let new = NewThread {
             cwd: Some(crate::threads::absolute(prompt.cwd.as_deref())?.to_owned()),
             model: prompt.model.clone(),
+            ephemeral: true,
             ..NewThread::default()
         };
         let (engine, maker) = (self.clone(), by.clone());
         let session = off(move || Ok(engine.maker.make(new, &maker)?.0)).await?;
         let answered = self.answered(session, &prompt.prompt, by).await;
         end_of(&self.home, session, by).await?;
+        // The pod takes it along; where none came to live, nobody else does.
         let home = self.home.clone();
-        off(move || Ok(home.store.delete(session)?)).await?;
+        off(move || match home.store.delete(session) {
+            Ok(()) | Err(StoreError::NotFound { .. }) => Ok(()),
+            Err(other) => Err(other.into()),
+        })
+        .await?;
         answered
     }
 

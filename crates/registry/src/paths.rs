@@ -92,6 +92,11 @@ impl Paths {
         self.data.join("sessions")
     }
 
+    /// Where sessions lie that go with their pod.
+    pub fn passing(&self) -> PathBuf {
+        self.runtime.join("passing")
+    }
+
     fn create_one(&self, what: &'static str, path: &Path) -> Result<(), PathsError> {
         let failed = |source| PathsError::CannotMake { what, path: path.to_owned(), source };
         if let Err(e) = make_dir(path)

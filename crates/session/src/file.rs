@@ -99,6 +99,11 @@ impl FileStore {
         Ok(StoreError::Held { id, who: who.unwrap_or_default() })
     }
 
+    /// Removes a session that nobody holds and no fork needs, without a trace.
+    pub(crate) fn forget(&self, id: SessionId) -> Result<(), StoreError> {
+        fork::forget(self, id)
+    }
+
     /// Makes a session under a name of its own, then gives it its id with one rename.
     pub(crate) fn make(
         &self,

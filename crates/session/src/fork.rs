@@ -230,14 +230,7 @@ fn finish(store: &FileStore, file: Option<(u32, Box<dyn DiskFile>)>) -> io::Resu
 pub(crate) fn delete(store: &FileStore, id: SessionId) -> Result<(), StoreError> {
     let log = store.existing(id)?;
     let disk = store.disk();
-    let Some(_lease) = log.io("take the lease of", lease::take(disk, &log.dir))? else {
-        return Err(store.held(id)?);
-    };
-    let _lock = lock_forks(store, &log)?;
-    let forks = living_forks(store, &log)?;
-    if !forks.is_empty() {
-        return Err(StoreError::HasForks { id, forks });
-    }
+    let _locks = unneeded(store, &log)?;
     log.io("make the trash for", make_dirs(disk, &store.trash, store.sync))?;
     let mut to = store.trash.join(id.to_string());
     for attempt in 1..SAME_ID {
@@ -252,6 +245,29 @@ pub(crate) fn delete(store: &FileStore, id: SessionId) -> Result<(), StoreError>
         log.io("sync", disk.sync_dir(&store.home.sessions))?;
     }
     Ok(())
+}
+
+/// The same without a trace.
+pub(crate) fn forget(store: &FileStore, id: SessionId) -> Result<(), StoreError> {
+    let log = store.existing(id)?;
+    let _locks = unneeded(store, &log)?;
+    // First out of sight with one rename: nobody finds half of it.
+    let gone = store.home.sessions.join(format!("{}{id}", layout::NEW));
+    log.io("remove", store.disk().rename(&log.dir, &gone))?;
+    log.io("remove", remove_dirs(store.disk(), &gone, COPY_DEPTH))
+}
+
+/// A session that nobody holds and no fork needs, held so for as long as the locks are.
+fn unneeded(store: &FileStore, log: &LogDir) -> Result<[Box<dyn DiskFile>; 2], StoreError> {
+    let Some(lease) = log.io("take the lease of", lease::take(store.disk(), &log.dir))? else {
+        return Err(store.held(log.id)?);
+    };
+    let lock = lock_forks(store, log)?;
+    let forks = living_forks(store, log)?;
+    if !forks.is_empty() {
+        return Err(StoreError::HasForks { id: log.id, forks });
+    }
+    Ok([lease, lock])
 }
 
 /// Markers whose fork is there and still reads through this session. Others were left by a fork that did not come to

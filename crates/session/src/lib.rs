@@ -17,6 +17,7 @@ mod lease;
 mod lines;
 mod locate;
 mod open;
+mod passing;
 mod reader;
 mod repair;
 mod replay;
@@ -29,6 +30,7 @@ mod writer;
 pub use disk::{Disk, DiskFile, Meta, OpenHow, RealDisk};
 pub use error::{AppendError, Damage, StoreError, SyncError};
 pub use file::FileStore;
+pub use passing::TwoPlaces;
 pub use repair::{Stretch, Survey, salvage, survey};
 pub use store::{
     Fork, ForkStep, Holder, OpenLog, Page, Reader, ScanEnd, Sealed, Stamp, Store, Syncer, Writer,

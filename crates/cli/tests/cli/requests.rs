@@ -3,6 +3,7 @@
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Stdio};
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
@@ -104,6 +105,15 @@ fn alike(answer: &Value, dir: &Path) -> Value {
     let mut value = normal::normal(answer, dir);
     forget(&mut value);
     value
+}
+
+/// Waits for what must come.
+#[track_caller]
+fn soon(what: &str, mut is: impl FnMut() -> bool) {
+    let until = Instant::now() + Duration::from_secs(30);
+    while !is() {
+        assert!(Instant::now() < until, "{what} did not come");
+    }
 }
 
 /// A host may have been started anywhere.
@@ -459,6 +469,48 @@ fn a_question_of_a_sleeping_thread_is_answered_and_its_run_goes_on() {
         "{thread:#}"
     );
     world.verify();
+}
+
+#[test]
+fn an_ephemeral_thread_goes_with_its_pod() {
+    let world = echoing();
+    let mut program = Program::start(&world);
+    let passing = world.home().join("run/passing");
+    let left = || passing.read_dir().map_or(0, std::iter::Iterator::count);
+    let new = json!({ "cwd": world.work(), "model": "scripted:s.toml", "name": "mayfly", "ephemeral": true });
+    for (killed, said) in [(false, true), (true, true), (false, false)] {
+        let made = program.thread("start", new.clone());
+        let id = made["thread_id"].clone();
+        assert_eq!((&made["thread"]["ephemeral"], left()), (&json!(true), 1), "{made:#}");
+        if said {
+            program.thread("message", json!({ "thread_id": id, "input": "hello" }));
+            settled(&world, "mayfly");
+        }
+        let read = program.thread("read", json!({ "thread_id": id }));
+        assert_eq!(read["data"]["history"].as_array().unwrap().len(), if said { 2 } else { 0 });
+        assert_eq!(program.thread("list", json!({ "include_archived": true }))["threads"], json!([]));
+        match (killed, said) {
+            // What a killed pod leaves is swept out by the next one that is made.
+            (true, _) => {
+                crate::world::kill(&world.only_pod()["pid"]);
+                soon("the end of the pod", || {
+                    program.ask("pods", json!({})).unwrap() == json!({ "pods": [] })
+                });
+            }
+            (false, true) => drop(program.ask("pods/stop", json!({ "name": "mayfly" })).unwrap()),
+            (false, false) => {
+                assert_eq!(program.thread("delete", json!({ "thread_id": id }))["status"], "deleted");
+            }
+        }
+        if !killed {
+            let gone = program.ask("thread/read", json!({ "thread_id": id })).unwrap_err();
+            assert_eq!(gone["code"], -32_004);
+            // Out of sight with one step; its files follow.
+            soon("the end of its files", || left() == 0);
+        }
+    }
+    assert_eq!(world.sessions(), 0);
+    assert!(!world.home().join("data/trash").exists() && !world.home().join("run/trash").exists());
 }
 
 #[test]

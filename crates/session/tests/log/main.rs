@@ -13,5 +13,6 @@ mod damage;
 mod faults;
 mod forks;
 mod leases;
+mod passing;
 mod support;
 mod writing;
