@@ -7,6 +7,7 @@
 //! (`every_frame_is_written_as_it_was`).
 
 mod fold;
+mod job;
 
 use std::fmt;
 use std::str::FromStr;

@@ -179,7 +179,7 @@ impl Engine {
     }
 }
 
-fn object(home: &minke_client::Home, summary: &Summary) -> Result<Option<Job>, Fault> {
+pub(crate) fn object(home: &minke_client::Home, summary: &Summary) -> Result<Option<Job>, Fault> {
     let Some(session) = summary.session else { return Ok(None) };
     let held = match home.store.holder(session) {
         Ok(holder) => holder.is_some(),

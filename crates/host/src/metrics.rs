@@ -8,9 +8,16 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use minke_client::Home;
+use minke_record::JobState;
 use minke_registry::Runtime;
 
 use crate::engine::Engine;
+use crate::jobs::object;
+use crate::lists::from_index;
+
+/// Jobs that are counted.
+const JOBS: usize = 100_000;
 
 /// What is counted. Labels are routes of the table and status codes, so that there are only so many.
 #[derive(Debug)]
@@ -74,9 +81,9 @@ impl Metrics {
         let home = engine.home.clone();
         let counted = tokio::task::spawn_blocking(move || {
             let pods = Runtime::new(&home.paths).look().map(|look| look.live.len()).ok();
-            (pods, home.store.list().map(|all| all.len()).ok())
+            (pods, home.store.list().map(|all| all.len()).ok(), jobs(&home))
         });
-        let (pods, threads) = counted.await.unwrap_or_default();
+        let (pods, threads, jobs) = counted.await.unwrap_or_default();
         let mut text = String::new();
         gauge(
             &mut text,
@@ -86,6 +93,12 @@ impl Metrics {
         );
         gauge(&mut text, "minke_pods", "Live pods", pods);
         gauge(&mut text, "minke_threads", "Threads, living or not", threads);
+        if let Some(jobs) = jobs {
+            head(&mut text, "minke_jobs", "Jobs by state", "gauge");
+            for (state, count) in jobs {
+                line(&mut text, &format!("minke_jobs{{state=\"{state}\"}} {count}"));
+            }
+        }
         let connections = self.connections.load(Ordering::Relaxed);
         gauge(&mut text, "minke_http_connections", "Open connections", Some(connections));
         let watchers = self.watchers.load(Ordering::Relaxed);
@@ -101,6 +114,18 @@ impl Metrics {
         }
         text
     }
+}
+
+/// Jobs by state, every state included.
+fn jobs(home: &Home) -> Option<BTreeMap<&'static str, u64>> {
+    let found = from_index(home, |index| index.jobs(false, JOBS)).ok()?;
+    let mut counted: BTreeMap<&'static str, u64> = JobState::ALL.map(|state| (state.name(), 0)).into();
+    for summary in &found.value {
+        if let Some(job) = object(home, summary).ok()? {
+            *counted.entry(job.status.name()).or_default() += 1;
+        }
+    }
+    Some(counted)
 }
 
 /// A figure that could not be looked up is left out: a wrong one would be believed.

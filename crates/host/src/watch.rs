@@ -43,17 +43,11 @@ const QUIET_PLACES: usize = 1_024;
 #[derive(Debug, Clone, Default)]
 pub(crate) struct QuietPlaces {
     /// Where threads are known to have had nothing open: reading for a client that comes back begins there.
-    places: Arc<Mutex<HashMap<SessionId, Quiet>>>,
+    places: Arc<Mutex<HashMap<SessionId, Frames>>>,
     /// How many clients were too slow.
     cut: Arc<AtomicU64>,
     /// A pod was started here: whoever waits for its first words looks at once.
     started: Arc<Notify>,
-}
-
-#[derive(Debug, Clone)]
-struct Quiet {
-    after: Position,
-    cwd: String,
 }
 
 /// The frames of a thread, as they come. Ends only if the thread cannot be read, or its reader is too slow.
@@ -189,9 +183,10 @@ impl Watcher {
                 return Err(Over::Changed);
             }
             if let Some(quiet) = self.quiet.before(self.thread, since.position.seq)
-                && self.holds(quiet.after).await?
+                && let Some(after) = quiet.head()
+                && self.holds(after).await?
             {
-                self.fold.begin_at(quiet.after, quiet.cwd);
+                self.fold = quiet;
             }
         }
         self.catch_up(None).await
@@ -307,10 +302,8 @@ impl Watcher {
 
     async fn take(&mut self, entry: &Entry) -> Result<(), Over> {
         let told = self.fold.entry(entry);
-        if self.fold.plain()
-            && let Some(after) = self.fold.head()
-        {
-            self.quiet.note(self.thread, Quiet { after, cwd: self.fold.cwd.clone() });
+        if self.fold.plain() {
+            self.quiet.note(self.thread, &self.fold);
         }
         self.tell(told).await
     }
@@ -390,17 +383,18 @@ impl QuietPlaces {
         self.cut.load(Ordering::Relaxed)
     }
 
-    fn before(&self, thread: SessionId, seq: u64) -> Option<Quiet> {
+    fn before(&self, thread: SessionId, seq: u64) -> Option<Frames> {
         let places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
-        places.get(&thread).filter(|quiet| quiet.after.seq <= seq).cloned()
+        let quiet = places.get(&thread)?;
+        quiet.head().is_some_and(|after| after.seq <= seq).then(|| quiet.clone())
     }
 
-    fn note(&self, thread: SessionId, quiet: Quiet) {
+    fn note(&self, thread: SessionId, quiet: &Frames) {
         let mut places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
         if places.len() >= QUIET_PLACES && !places.contains_key(&thread) {
             places.clear();
         }
-        places.insert(thread, quiet);
+        places.insert(thread, quiet.clone());
     }
 }
 

@@ -37,7 +37,7 @@ fn story() -> Vec<Value> {
     let command = |line: &str| json!({ "command": line, "side_effects": true });
     vec![
         json!({ "kind": "session_start", "session": THREAD, "format": 1, "version": "0", "name": "w",
-            "created_by": by, "cwd": "/w", "workspace": "/w", "manifest": {}, "scope": { "allow": [] } }),
+            "created_by": by, "cwd": "/w", "workspace": "/w", "manifest": {}, "scope": { "allow": [] }, "mandate": { "objective": "be green" } }),
         json!({ "kind": "goal", "change": "set", "text": "all green", "used": 0 }),
         json!({ "kind": "invoke", "trigger": "user_send", "by": by, "attempt": 1 }),
         llm(1, 1),
@@ -175,6 +175,7 @@ fn every_frame_is_written_as_it_was() {
         "patch_apply_end",
         "exec_approval_request",
         "user_input_request",
+        "job_updated",
         "elicitation_request",
         "mcp_startup_update",
         "mcp_tool_call_begin",

@@ -347,3 +347,56 @@ fn stdio_speaks_to_the_same_engine() {
     assert_eq!(child.wait().unwrap().code(), Some(0));
     assert!(!world.home().join("run/host.json").exists(), "nobody listens");
 }
+
+/// A request that was taken is carried out, whether its client stays to hear of it or not.
+#[test]
+fn a_message_whose_sender_is_gone_is_run() {
+    let (world, thread) = threaded("loop = true\n[[turn]]\ntext = \"x\"\n");
+    let host = Host::start(&world, &[]);
+    let mut events = host.door.events(&thread, None);
+    until_ends(&mut events, 1);
+    let message = json!({ "kind": "message", "thread_id": thread, "input": "are you there?" });
+    let gone = host.door.request("POST", "/v1/thread", "", &message.to_string());
+    drop(gone);
+    // Its pod slept: the message is written, and the pod started, while nobody waits for it.
+    until_ends(&mut events, 1);
+}
+
+#[test]
+fn a_job_is_told_as_it_goes() {
+    let world = World::new();
+    let script = world.write("s.toml", "loop = true\n[[turn]]\ntext = \"done\"\n");
+    let host = Host::start(&world, &[]);
+    let job = host.door.post(
+        "/v1/jobs",
+        &json!({
+            "mandate": { "objective": "be done" }, "cwd": world.work(), "name": "j",
+            "model": format!("scripted/{}", script.display()),
+        }),
+    );
+    let id =
+        job["thread_id"].as_str().or(job["id"].as_str()).or(job["job"]["id"].as_str()).unwrap().to_owned();
+    let mut events = host.door.events(&id, None);
+    let mut states = Vec::new();
+    while states.last() != Some(&"completed".to_owned()) {
+        let seen = events.next().unwrap();
+        if seen.event() == "job_updated" {
+            assert_eq!(seen.frame["job_id"], id.as_str());
+            states.push(seen.frame["item"]["status"].as_str().unwrap().to_owned());
+        }
+    }
+    assert_eq!((states.first().unwrap().as_str(), states.len()), ("queued", 3), "{states:?}");
+    let (status, figures) = host.door.call("GET", "/metrics", &Value::Null);
+    let figures = figures.as_str().unwrap();
+    assert_eq!(status, 200);
+    for line in [
+        "minke_jobs{state=\"completed\"} 1\n",
+        "minke_jobs{state=\"queued\"} 0\n",
+        "minke_threads 1\n",
+        "minke_event_streams 1\n",
+        "minke_http_requests_total{route=\"/v1/jobs\",status=\"200\"} 1\n",
+        "# TYPE minke_http_requests_total counter\n",
+    ] {
+        assert!(figures.contains(line), "no {line} in {figures}");
+    }
+}

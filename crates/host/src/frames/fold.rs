@@ -12,6 +12,7 @@ use minke_record::{
     Position, Purpose, RunId, SessionId, Text, ToolDispatch, TurnResult,
 };
 
+use super::job::JobFold;
 use super::{Channel, Frame, FrameId, Goal, Place, ThreadFrame, Told, UserInput};
 
 /// Calls that are kept at most: a log that leaves more without a result is not one of ours.
@@ -33,6 +34,8 @@ pub struct Frames {
     /// What was shown live of blocks that are not in the log yet.
     pub(crate) shown: Vec<Channel>,
     pub(crate) head: Option<Position>,
+    /// Only of a thread that is a job.
+    job: Option<JobFold>,
 }
 
 /// A call, and what its dispatch said it would do.
@@ -61,13 +64,8 @@ impl Frames {
             behind: BTreeMap::new(),
             shown: Vec::new(),
             head: None,
+            job: None,
         }
-    }
-
-    /// Goes on after an entry at which nothing was open.
-    pub(crate) fn begin_at(&mut self, after: Position, cwd: String) {
-        self.head = Some(after);
-        self.cwd = cwd;
     }
 
     /// The last entry that was folded.
@@ -81,6 +79,7 @@ impl Frames {
         self.head = Some(position);
         let mut told = Vec::new();
         self.tell(entry, &mut told);
+        self.tell_of_job(entry, &mut told);
         let (thread, ts) = (self.thread, entry.ts);
         let framed =
             |(n, told): (u32, Told)| Frame { place: Place::At(FrameId { position, n }), thread, ts, told };
@@ -157,6 +156,20 @@ impl Frames {
             }
             _ => {}
         }
+    }
+
+    fn tell_of_job(&mut self, entry: &Entry, out: &mut Vec<Told>) {
+        let items = match (&entry.kind, &mut self.job) {
+            (Kind::SessionStart(start), job) => {
+                *job = JobFold::begin(start, entry);
+                job.as_ref().map(|job| job.made_at(entry.seq)).unwrap_or_default()
+            }
+            (_, Some(job)) => job.take(entry),
+            (_, None) => return,
+        };
+        let job_id = format!("s_{}", self.thread);
+        let frame = |item| ThreadFrame::JobUpdated { job_id: job_id.clone(), item }.into();
+        out.extend(items.into_iter().map(frame));
     }
 
     fn asks_model(&mut self, call: &LlmCall, run: Option<RunId>, out: &mut Vec<Told>) {
