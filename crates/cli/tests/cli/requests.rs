@@ -107,6 +107,27 @@ fn alike(answer: &Value, dir: &Path) -> Value {
     value
 }
 
+/// Compares what only a pod can answer with its file beside those of the host, or writes it (`MINKE_BLESS`).
+#[track_caller]
+fn golden(kind: &str, answer: &Value) {
+    let places = concat!(env!("CARGO_MANIFEST_DIR"), "/../host/tests/golden/threads");
+    let path = Path::new(places).join(format!("{kind}.json"));
+    let mut answer = answer.clone();
+    if let Some(thread) = answer.get_mut("thread") {
+        // How many tokens a prompt has, and how many alerts stand before it, is this machine's.
+        thread["usage"] = json!({});
+        answer["data"]["checkpoint"]["state"]["seq"] = json!(0);
+        let rows = answer["data"]["history"].as_array_mut().into_iter().flatten();
+        rows.for_each(|row| row["id"] = json!(0));
+    }
+    let made = format!("{answer:#}\n");
+    if std::env::var_os("MINKE_BLESS").is_some() {
+        return std::fs::write(&path, made).unwrap();
+    }
+    let was = std::fs::read_to_string(&path).unwrap_or_default();
+    assert_eq!(made, was, "the answer of `{kind}` has changed: MINKE_BLESS=1 writes it, look at `git diff`");
+}
+
 /// Waits for what must come.
 #[track_caller]
 fn soon(what: &str, mut is: impl FnMut() -> bool) {
@@ -179,6 +200,9 @@ fn every_verb_answers_alike_through_every_door() {
         let posted = host.door.post("/v1/thread", &posted);
         assert_eq!(alike(&answer, &dir(&theirs)), alike(&here, &dir(&ours)), "{kind}");
         assert_eq!(alike(&answer, &dir(&theirs)), alike(&posted, &dir(&far)), "{kind}");
+        if ["message", "resume"].contains(&kind) {
+            golden(kind, &alike(&answer, &dir(&theirs)));
+        }
         match kind {
             "fork" => (fork, far_fork) = (answer["thread_id"].clone(), posted["thread_id"].clone()),
             "message" => {

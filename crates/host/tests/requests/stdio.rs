@@ -86,7 +86,7 @@ async fn what_is_no_request_is_refused_and_the_rest_is_answered() {
         ("{\"jsonrpc\":\"2.0\",\"id\":1}\n".to_owned(), -32_600),
         ("{\"jsonrpc\":\"2.0\",\"id\":{},\"method\":\"pods\"}\n".to_owned(), -32_600),
         (request(1, "sing", json!({})), -32_601),
-        (request(1, "thread/sing", json!({})), -32_602),
+        (request(1, "thread/sing", json!({})), -32_601),
         (request(1, "thread/list", json!([1])), -32_600),
         (request(1, "thread/list", json!({ "x": 1 })), -32_602),
         (format!("\"{}\"\n", "x".repeat(17 * 1024 * 1024)), -32_600),
