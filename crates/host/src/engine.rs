@@ -16,6 +16,7 @@ use crate::answer::missing;
 use crate::fault::Fault;
 use crate::look;
 use crate::request::{KINDS, Override, ThreadName, ThreadRequest, object, quoted};
+use crate::shared::Shared;
 use crate::watch::QuietPlaces;
 
 /// What somebody said of a thread that is to be made.
@@ -63,6 +64,8 @@ pub struct Engine {
     /// Pods that were started here. They belong to nobody, but whoever started a process has to hear of its end.
     started: Arc<Mutex<Vec<Child>>>,
     pub(crate) quiet: QuietPlaces,
+    /// The list of jobs, for many who ask for it at once.
+    pub(crate) listed: Arc<Shared<Value>>,
     /// What whoever looks after jobs is told and tells.
     pub(crate) keeper: Arc<crate::keeper::Keeper>,
 }
@@ -95,7 +98,14 @@ impl Engine {
     ];
 
     pub fn new(home: Home, maker: Arc<dyn Maker>) -> Engine {
-        Engine { home, maker, started: Arc::default(), quiet: QuietPlaces::default(), keeper: Arc::default() }
+        Engine {
+            home,
+            maker,
+            started: Arc::default(),
+            quiet: QuietPlaces::default(),
+            listed: Arc::default(),
+            keeper: Arc::default(),
+        }
     }
 
     /// Whether there is such a method.

@@ -53,6 +53,10 @@ impl Engine {
     /// All jobs, the one that changed last first.
     pub(crate) async fn jobs(&self, method: &str, params: Value) -> Result<Value, Fault> {
         let Nothing {} = params_of(method, params)?;
+        self.listed.get(self.list_jobs()).await
+    }
+
+    async fn list_jobs(&self) -> Result<Value, Fault> {
         let home = self.home.clone();
         let (jobs, notices) = off(move || {
             let found = from_index(&home, |index| index.jobs(false, LISTED))?;

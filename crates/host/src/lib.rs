@@ -29,6 +29,7 @@ mod request;
 mod room;
 mod rpc;
 mod settings;
+mod shared;
 mod stdio;
 mod story;
 mod threads;
