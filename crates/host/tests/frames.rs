@@ -51,6 +51,9 @@ fn story() -> Vec<Value> {
         json!({ "event": "in_flight", "data": { "blocks": [{ "kind": "text", "text": "Look" },
             { "kind": "tool_call", "id": "c1", "name": "Bash", "arguments": "{" }], "commands": [] } }),
         says(1, message(json!("Look."))),
+        // What is in the log is not taken back.
+        json!({ "event": "llm_retry", "data": { "llm_call": 1, "failed_attempt": 2, "max_attempts": 3,
+            "wait_ms": 1, "error": "e" } }),
         says(1, calls("c1", "Bash", r#"{"command":"make"}"#)),
         says(1, calls("c2", "Write", r#"{"file_path":"/w/a"}"#)),
         says(1, calls("c3", "Bash", r#"{"command":"serve"}"#)),
@@ -94,6 +97,7 @@ fn story() -> Vec<Value> {
         json!({ "kind": "turn_end", "turn": 2, "result": "cancelled", "stop_reason": "" }),
         llm(3, 3),
         json!({ "kind": "run_errored", "code": "provider_error", "message": "no more", "retryable": true }),
+        json!({ "kind": "state", "state": "waiting", "on": "time", "until": 5_001 }),
         json!({ "kind": "goal", "change": "done", "text": "all green", "used": 2, "evidence": "make" }),
         json!({ "kind": "goal", "change": "clear", "text": "", "used": 2 }),
         json!({ "kind": "invoke", "trigger": "resume", "by": by, "attempt": 1 }),
