@@ -97,7 +97,7 @@ fn story() -> Vec<Value> {
         json!({ "kind": "turn_end", "turn": 2, "result": "cancelled", "stop_reason": "" }),
         llm(3, 3),
         json!({ "kind": "run_errored", "code": "provider_error", "message": "no more", "retryable": true }),
-        json!({ "kind": "state", "state": "waiting", "on": "time", "until": 5_001 }),
+        json!({ "kind": "state", "state": "waiting", "on": "time", "until": 5_001, "run": null }),
         json!({ "kind": "goal", "change": "done", "text": "all green", "used": 2, "evidence": "make" }),
         json!({ "kind": "goal", "change": "clear", "text": "", "used": 2 }),
         json!({ "kind": "invoke", "trigger": "resume", "by": by, "attempt": 1 }),
@@ -121,10 +121,12 @@ fn happenings() -> Vec<Happening> {
             continue;
         }
         let mut object = json!({ "seq": seq, "ts": 1_000 + seq, "h": format!("{seq:032x}") });
-        if seq > 1 {
+        // Outside of a run are those that say so.
+        if seq > 1 && step.get("run").is_none() {
             object["run"] = json!(RUN);
         }
         object.as_object_mut().unwrap().extend(step.as_object().unwrap().clone());
+        object.as_object_mut().unwrap().retain(|_, value| !value.is_null());
         let entry = line::parse(&object.to_string()).unwrap_or_else(|e| panic!("{object}: {e}"));
         out.push(Happening::Entry(Box::new(entry)));
         seq += 1;
