@@ -248,7 +248,7 @@ fn a_host_that_ends_leaves_pods_alone() {
 #[test]
 fn nobody_needs_it_and_it_ends() {
     let world = World::new();
-    let mut host = Host::start(&world, &["--idle", "1"]);
+    let mut host = Host::start(&world, &["--idle", "3"]);
     assert_eq!(host.door.call("GET", "/healthz", &Value::Null).0, 200);
     let ended = host.going.child.wait().unwrap();
     assert_eq!(ended.code(), Some(0));

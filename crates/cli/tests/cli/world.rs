@@ -153,6 +153,20 @@ impl World {
     }
 }
 
+impl World {
+    /// A host that was started on demand ends by itself, but not soon.
+    fn end_host(&self) {
+        let Ok(text) = std::fs::read_to_string(self.home.join("run/host.json")) else { return };
+        let info: Value = serde_json::from_str(&text).unwrap_or_default();
+        // A host that was killed leaves the file; its number may be somebody else's by now.
+        let environment = std::fs::read(format!("/proc/{}/environ", info["pid"])).unwrap_or_default();
+        let ours = self.home.as_os_str().as_encoded_bytes();
+        if environment.windows(ours.len()).any(|part| part == ours) {
+            kill(&info["pid"]);
+        }
+    }
+}
+
 impl Drop for World {
     fn drop(&mut self) {
         // A test that has failed may have left anything; a pod that cannot be stopped must not hide why.
@@ -162,6 +176,7 @@ impl Drop for World {
             let name = row["name"].as_str().unwrap_or_default();
             drop(self.command().args(["stop", name, "--kill"]).output());
         }
+        self.end_host();
     }
 }
 

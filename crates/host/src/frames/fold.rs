@@ -382,3 +382,34 @@ fn exit_code(summary: &str) -> Option<i32> {
 fn goes_on(summary: &str) -> bool {
     summary.ends_with(')') && summary.rsplit_once(" (").is_some_and(|(_, how)| how.starts_with("running as "))
 }
+
+#[cfg(test)]
+mod tests {
+    use minke_record::line;
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    #[test]
+    fn what_has_ended_is_not_kept() {
+        let run = "01970000-0000-7000-8000-000000000005";
+        let by = json!({ "actor": "person" });
+        let call = json!({ "kind": "tool_call", "call_id": "c", "name": "Bash", "arguments": "{}" });
+        let result = json!({ "kind": "tool_result", "call_id": "c", "summary": "$ x (exit 0)" });
+        let story: [(Value, bool); 5] = [
+            (json!({ "kind": "invoke", "trigger": "user_send", "by": by, "attempt": 1 }), false),
+            (json!({ "kind": "assistant_item", "call": 1, "item": call }), false),
+            (json!({ "kind": "tool_result", "item": result, "outcome": "done" }), false),
+            (json!({ "kind": "run_completed", "result": "finished" }), true),
+            (json!({ "kind": "renamed", "name": "n", "by": by }), true),
+        ];
+        let mut fold = Frames::new(run.parse().expect("it is an id"));
+        for (seq, (kind, plain)) in story.into_iter().enumerate() {
+            let mut object = json!({ "seq": seq, "ts": 1, "run": run, "h": "0".repeat(32) });
+            object.as_object_mut().expect("it is one").extend(kind.as_object().expect("it is one").clone());
+            fold.entry(&line::parse(&object.to_string()).expect("it is an entry"));
+            assert_eq!(fold.plain(), plain, "after {kind}");
+        }
+        assert!(fold.calls.is_empty());
+    }
+}
