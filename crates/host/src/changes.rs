@@ -5,7 +5,7 @@
 use minke_pod::Visit;
 use minke_protocol::{Checkpoint, Method, Set};
 use minke_record::limits::{CHECKPOINT_BYTES, OP_ID_BYTES};
-use minke_record::{Actor, ErrorCode};
+use minke_record::{Actor, ErrorCode, SessionId};
 use minke_session::StoreError;
 use serde_json::{Value, json};
 
@@ -41,15 +41,29 @@ impl Engine {
     /// Stops the pod and moves the session to the trash. Refused while a fork needs it.
     pub(crate) async fn delete(&self, one: One, by: &Actor) -> Result<Answer, Fault> {
         let session = self.session(&one.thread_id, &Override::default())?;
-        end_of(&self.home, session, by).await?;
-        let home = self.home.clone();
-        off(move || match home.store.delete(session) {
-            // One that goes with its pod has gone.
-            Ok(()) | Err(StoreError::NotFound { .. }) => Ok(()),
-            Err(other) => Err(other.into()),
-        })
-        .await?;
+        match self.remove(session).await {
+            Err(StoreError::Held { .. }) => {
+                end_of(&self.home, session, by).await?;
+                self.remove(session).await?;
+            }
+            other => other?,
+        }
         Ok(Answer::new(session, "deleted", json!({})))
+    }
+
+    pub(crate) async fn remove(&self, session: SessionId) -> Result<(), StoreError> {
+        let home = self.home.clone();
+        let removed = tokio::task::spawn_blocking(move || home.store.delete(session)).await;
+        match removed {
+            // One that goes with its pod may have gone.
+            Ok(Ok(()) | Err(StoreError::NotFound { .. })) => Ok(()),
+            Ok(other) => other,
+            Err(gone) => Err(StoreError::Io {
+                what: "remove",
+                path: self.home.paths.sessions().join(session.to_string()),
+                source: std::io::Error::other(gone),
+            }),
+        }
     }
 
     pub(crate) async fn goal_set(&self, goal: GoalSet, by: &Actor) -> Result<Answer, Fault> {
@@ -75,7 +89,7 @@ impl Engine {
         self.goal(session, "ok").await
     }
 
-    async fn goal(&self, session: minke_record::SessionId, status: &'static str) -> Result<Answer, Fault> {
+    async fn goal(&self, session: SessionId, status: &'static str) -> Result<Answer, Fault> {
         let home = self.home.clone();
         let goal = off(move || Ok(Glance::of(&home, session)?.story.goal)).await?;
         Ok(Answer::new(session, status, json!({ "goal": goal })))

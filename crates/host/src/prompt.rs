@@ -9,7 +9,6 @@ use minke_protocol::{Method, Run, RunMode, RunReply};
 use minke_record::{
     Actor, Content, EndResult, Entry, ErrorCode, Item, Kind, Role, RunId, RunResult, SessionId, Text,
 };
-use minke_session::StoreError;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -61,12 +60,7 @@ impl Engine {
         let answered = self.answered(session, &prompt.prompt, by).await;
         end_of(&self.home, session, by).await?;
         // The pod takes it along; where none came to live, nobody else does.
-        let home = self.home.clone();
-        off(move || match home.store.delete(session) {
-            Ok(()) | Err(StoreError::NotFound { .. }) => Ok(()),
-            Err(other) => Err(other.into()),
-        })
-        .await?;
+        self.remove(session).await?;
         answered
     }
 

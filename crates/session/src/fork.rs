@@ -259,15 +259,16 @@ pub(crate) fn forget(store: &FileStore, id: SessionId) -> Result<(), StoreError>
 
 /// A session that nobody holds and no fork needs, held so for as long as the locks are.
 fn unneeded(store: &FileStore, log: &LogDir) -> Result<[Box<dyn DiskFile>; 2], StoreError> {
-    let Some(lease) = log.io("take the lease of", lease::take(store.disk(), &log.dir))? else {
-        return Err(store.held(log.id)?);
-    };
+    // First, so that nobody is stopped for a session that has to stay.
     let lock = lock_forks(store, log)?;
     let forks = living_forks(store, log)?;
     if !forks.is_empty() {
         return Err(StoreError::HasForks { id: log.id, forks });
     }
-    Ok([lease, lock])
+    match log.io("take the lease of", lease::take(store.disk(), &log.dir))? {
+        Some(lease) => Ok([lease, lock]),
+        None => Err(store.held(log.id)?),
+    }
 }
 
 /// Markers whose fork is there and still reads through this session. Others were left by a fork that did not come to

@@ -6,9 +6,9 @@
 use std::collections::BTreeMap;
 
 use minke_record::{
-    Actor, AskId, CallId, ConfigChanged, EndResult, Entry, ErrorCode, ForkedFrom, Git, JobFacts, Kind,
-    LlmUsage, Millis, Parent, PodName, Route, RunId, RunResult, SegmentReason, SessionId, SessionStart,
-    StateWord, Trigger, Usage, WaitingOn,
+    Actor, AskId, CallId, EndResult, Entry, ErrorCode, ForkedFrom, Git, JobFacts, Kind, LlmUsage, Millis,
+    Parent, PodName, Route, RunId, RunResult, SegmentReason, SessionId, SessionStart, StateWord, Trigger,
+    Usage, WaitingOn,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -160,10 +160,15 @@ impl Summary {
         match &entry.kind {
             Kind::SessionStart(start) => self.begin(start, entry.ts),
             Kind::SegmentStart(segment) if segment.reason == SegmentReason::Import => self.imported = true,
+            // A fork goes on as its parent was changed to be.
+            Kind::SegmentStart(segment) if segment.reason == SegmentReason::Fork => {
+                let changed = segment.carry.here().map(|facts| &facts.config);
+                changed.into_iter().flatten().for_each(|(key, value)| self.configure(key, value));
+            }
             Kind::Renamed(renamed) => self.name = Some(renamed.name.clone()),
             Kind::Archived(_) => self.archived = Some(entry.ts),
             Kind::Unarchived(_) => self.archived = None,
-            Kind::ConfigChanged(change) => self.configure(change),
+            Kind::ConfigChanged(change) => self.configure(&change.key, &change.value),
             Kind::QueuedInput(_) => self.queued = self.queued.saturating_add(1),
             Kind::Dequeued(_) => self.queued = self.queued.saturating_sub(1),
             Kind::UserInput(input) => {
@@ -251,9 +256,9 @@ impl Summary {
         self.chosen(word("/model/ref").as_deref());
     }
 
-    fn configure(&mut self, change: &ConfigChanged) {
-        let word = change.value.as_str();
-        match change.key.as_str() {
+    fn configure(&mut self, key: &str, value: &Value) {
+        let word = value.as_str();
+        match key {
             "permissions.posture" => self.posture = word.map(str::to_owned),
             "sandbox.mode" => self.sandbox = word.map(str::to_owned),
             "model.ref" => self.chosen(word),

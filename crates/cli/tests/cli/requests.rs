@@ -220,6 +220,11 @@ fn every_verb_answers_alike_through_every_door() {
         assert_eq!((&refused["code"], &refused["data"]["code"]), (&json!(-32_000), &json!("conflict")));
         assert_ne!(ours.run(&[&["thread"], args.as_slice()].concat()).code, Some(0), "{kind}");
     }
+    assert_eq!(
+        program.ask("pods", json!({})).unwrap()["pods"].as_array().unwrap().len(),
+        1,
+        "nobody was stopped for it"
+    );
     assert_eq!(program.thread("delete", json!({ "thread_id": fork }))["status"], "deleted");
     assert_eq!(typed(&ours, &["delete", "other"])["status"], "deleted");
     let delete =

@@ -294,6 +294,14 @@ async fn a_fork_shows_what_it_stands_on_and_keeps_it_alive() {
     // A conversation is there: no other goes in.
     let again = json!({ "thread_id": parent, "history": history });
     assert_eq!(house.thread("resume", again).await.unwrap_err().code, ErrorCode::Conflict);
+    // What was changed in a fork holds in its own forks.
+    let changed = json!({ "thread_id": fork, "approval_policy": "never", "sandbox": "read-only" });
+    let changed = house.thread("fork", changed).await.unwrap()["thread_id"].clone();
+    let last = house.thread("fork", json!({ "thread_id": changed })).await.unwrap();
+    assert_eq!((&last["approval_policy"], &last["sandbox"]), (&json!("deny"), &json!("read_only")));
+    for id in [&last["thread_id"], &changed] {
+        house.thread("delete", json!({ "thread_id": id })).await.unwrap();
+    }
     let refused = house.thread("delete", json!({ "thread_id": parent })).await.unwrap_err();
     assert_eq!((refused.http(), refused.message.contains("fork")), (409, true), "{refused:?}");
     house.thread("delete", json!({ "thread_id": fork })).await.unwrap();
