@@ -91,6 +91,16 @@ impl Instance {
         Err(HostError::Taken { by: read(paths) })
     }
 
+    /// Whether clients can find it.
+    fn stands(&self) -> bool {
+        self.file.exists()
+    }
+
+    fn hide(&self) {
+        // If it cannot be removed it names a process that will hold no lock: clients see that.
+        drop(fs::remove_file(&self.file));
+    }
+
     fn publish(&self, info: &HostInfo) -> Result<(), HostError> {
         let temp = self.file.with_extension("json.new");
         let write = || -> io::Result<()> {
@@ -106,8 +116,7 @@ impl Instance {
 
 impl Drop for Instance {
     fn drop(&mut self) {
-        // If it cannot be removed it names a process that holds no lock: clients see that.
-        drop(fs::remove_file(&self.file));
+        self.hide();
     }
 }
 
@@ -146,6 +155,8 @@ pub struct Options {
 pub enum Ended {
     Idle,
     Signal,
+    /// Its file is gone, and nobody finds it any more.
+    Lost,
 }
 
 /// Runs the host until a signal comes or nobody needs it. `ready` is told where it listens.
@@ -188,17 +199,21 @@ pub async fn run(
             _ = interrupted.recv() => break Ended::Signal,
             () = tokio::time::sleep(TICK) => {
                 engine.reap();
+                if !instance.stands() {
+                    break Ended::Lost;
+                }
                 if options.idle.is_some_and(|idle| door.metrics.idle() >= idle) && !engine.busy() {
                     break Ended::Idle;
                 }
             }
         }
     };
-    // Nobody finds it any more, and a new one may come.
-    drop(instance);
+    // Nobody finds it any more. A new one comes when this one does nothing any more, not before.
+    instance.hide();
     stop.send_replace(true);
     drop((&mut serving).await);
     drop(keeping.await);
+    drop(instance);
     Ok(ended)
 }
 
@@ -225,11 +240,13 @@ pub async fn ensure(paths: &Paths) -> Result<HostInfo, HostError> {
                 None
             }
         };
-        // Another one may have been faster: then it is there in a moment.
-        if let Some(status) = ended.filter(|status| status.code() != Some(TAKEN))
-            && running(paths).is_none()
-        {
-            return Err(HostError::Died { status, log: paths.runtime.join(LOG) });
+        match ended {
+            // Another one was faster, and is there in a moment; or is about to end, and then it is tried again.
+            Some(status) if status.code() == Some(TAKEN) => started = None,
+            Some(status) if running(paths).is_none() => {
+                return Err(HostError::Died { status, log: paths.runtime.join(LOG) });
+            }
+            Some(_) | None => {}
         }
         if Instant::now() >= until {
             return Err(HostError::Silent { log: paths.runtime.join(LOG) });

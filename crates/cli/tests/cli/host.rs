@@ -256,6 +256,32 @@ fn nobody_needs_it_and_it_ends() {
 }
 
 #[test]
+fn a_host_that_nobody_can_find_ends() {
+    let world = World::new();
+    let mut host = Host::start(&world, &["--idle", "0"]);
+    std::fs::remove_file(world.home().join("run/host.json")).unwrap();
+    assert_eq!(host.going.child.wait().unwrap().code(), Some(0));
+}
+
+#[test]
+fn who_needs_a_host_while_one_ends_gets_the_next() {
+    let (world, thread) = threaded("loop = true\n[[turn]]\ntext = \"x\"\n");
+    let mut host = Host::start(&world, &[]);
+    // Somebody still watches, so that it takes its time.
+    let mut events = host.door.events(&thread, None);
+    until_ends(&mut events, 1);
+    host.going.signal(rustix::process::Signal::TERM);
+    while world.home().join("run/host.json").exists() {
+        std::thread::yield_now();
+    }
+    let told = world.json(&["host", "--ensure", "--json"]);
+    assert_ne!(told["pid"], host.door.pid);
+    assert_eq!(told["pid"], Door::of(&world).pid);
+    assert_eq!(host.going.child.wait().unwrap().code(), Some(0));
+    assert_eq!(Door::of(&world).call("GET", "/healthz", &Value::Null).0, 200);
+}
+
+#[test]
 fn whoever_needs_a_host_has_one() {
     let world = World::new();
     let asking: Vec<_> = (0..5).map(|_| world.start(&["host", "--ensure", "--json"])).collect();
