@@ -1,7 +1,7 @@
 //! Figures of the hands: a command in its fence, reading and editing, searching, capturing. Each crate's own benchmark
 //! prints its figures beside its floor.
 //!
-//! Elsewhere: what is measured (`crates/{exec,tools,undo,references,sources}/benches`).
+//! Elsewhere: what is measured (`crates/{exec,tools,undo,references,sources,index}/benches`).
 
 use super::figure::Figure;
 use super::home::Built;
@@ -22,6 +22,11 @@ pub(crate) fn hands(_: &Built) -> Result<Vec<Figure>, String> {
 /// How long it takes to find out who a pod is.
 pub(crate) fn declare(_: &Built) -> Result<Vec<Figure>, String> {
     own(&[("minke-sources", "declare")])
+}
+
+/// How long it takes to list and search ten thousand sessions.
+pub(crate) fn index(_: &Built) -> Result<Vec<Figure>, String> {
+    own(&[("minke-index", "rebuild")])
 }
 
 fn own(benches: &[(&str, &str)]) -> Result<Vec<Figure>, String> {

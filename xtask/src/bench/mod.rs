@@ -28,7 +28,7 @@ use machine::Machine;
 /// A benchmark gives one figure or several that belong together.
 type Measure = fn(&Built) -> Result<Vec<Figure>, String>;
 
-const ALL: [(&str, Measure); 11] = [
+const ALL: [(&str, Measure); 12] = [
     ("log", log::log),
     ("ready", start::ready),
     ("first_request", start::first_request),
@@ -40,6 +40,7 @@ const ALL: [(&str, Measure); 11] = [
     ("provider", provider::provider),
     ("hands", hands::hands),
     ("declare", hands::declare),
+    ("index", hands::index),
 ];
 
 /// Measures what is named, or everything.
