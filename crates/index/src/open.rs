@@ -13,6 +13,10 @@ use crate::{IndexError, Refreshed};
 const LAYOUT: i32 = 2;
 /// How long one waits for another process that writes.
 const BUSY: Duration = Duration::from_secs(10);
+/// Pages that are kept in memory, in KiB as SQLite takes it: what ten thousand sessions say is merged there.
+const CACHE: &str = "-32768";
+/// What the full-text part gathers in memory before it writes, in bytes.
+const GATHERED: i64 = 16 << 20;
 /// So many damaged files are kept beside it.
 const KEPT_ASIDE: u32 = 3;
 
@@ -112,7 +116,12 @@ impl Index {
         let failed = |what| move |why| error(what, path, &why);
         let mut connection = Connection::open_with_flags(path, flags).map_err(failed("open"))?;
         connection.busy_timeout(BUSY).map_err(failed("open"))?;
-        for (name, value) in [("journal_mode", "wal"), ("synchronous", "normal"), ("temp_store", "memory")] {
+        for (name, value) in [
+            ("journal_mode", "wal"),
+            ("synchronous", "normal"),
+            ("temp_store", "memory"),
+            ("cache_size", CACHE),
+        ] {
             connection.pragma_update(None, name, value).map_err(failed("open"))?;
         }
         let layout = layout(&connection).map_err(failed("read"))?;
@@ -168,6 +177,7 @@ fn make(change: &Transaction<'_>) -> rusqlite::Result<()> {
     }
     change.execute_batch("drop table if exists said; drop table if exists session;")?;
     change.execute_batch(TABLES)?;
+    change.execute("insert into said_words (said_words, rank) values ('hashsize', ?1)", [GATHERED])?;
     change.pragma_update(None, "user_version", LAYOUT)
 }
 

@@ -3,7 +3,7 @@
 //! Whoever needs the index does it, one at a time. A log that goes on where the summary ended is read from there; one that
 //! has another hash at that place (a power cut, an index from elsewhere) is read whole.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
 
 use minke_record::{Entry, Item, Kind, Position, Role, SessionId};
@@ -75,7 +75,7 @@ impl Index {
     pub fn refresh(&mut self, store: &dyn Store) -> Result<Refreshed, IndexError> {
         let _lock = self.writing()?;
         let known = self.known()?;
-        let sessions = store.list()?;
+        let sessions: BTreeSet<SessionId> = store.list()?.into_iter().collect();
         let mut done = Refreshed { sessions: sessions.len(), ..Refreshed::default() };
         let mut updates = Vec::new();
         for session in &sessions {

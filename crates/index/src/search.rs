@@ -27,7 +27,8 @@ pub struct Hit {
 }
 
 impl Index {
-    /// Messages in which all these words stand, the best first. The last word may be the beginning of one. Whatever is
+    /// Messages in which all these words stand, the newest first: which are best, only reading all of them would
+    /// say. The last word may be the beginning of one. Whatever is
     /// typed is looked for as it stands: there is no syntax to get wrong.
     pub fn search(&self, text: &str, limit: usize) -> Result<Vec<Hit>, IndexError> {
         let Some(wanted) = quoted(text) else { return Ok(Vec::new()) };
@@ -37,7 +38,7 @@ impl Index {
             .prepare_cached(
                 "select said.session, said.seq, said.role, snippet(said_words, 0, '[', ']', '…', ?3)
                  from said_words join said on said.n = said_words.rowid
-                 where said_words match ?1 order by rank, said.n desc limit ?2",
+                 where said_words match ?1 order by said_words.rowid desc limit ?2",
             )
             .map_err(&failed)?;
         let limit = i64::try_from(limit.clamp(1, MATCHES)).unwrap_or(i64::MAX);
