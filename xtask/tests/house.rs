@@ -25,6 +25,22 @@ fn a_file_without_a_label_is_found() {
     }
 }
 
+/// A page is shipped as it stands: no line of a merge that nobody finished.
+#[test]
+fn no_page_holds_an_unfinished_merge() {
+    let root = tree::root();
+    let docs = std::fs::read_dir(root.join("docs")).unwrap().map(|file| file.unwrap().path());
+    let pages = ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md"].map(|name| root.join(name));
+    let mut looked = 0;
+    for page in docs.chain(pages).filter(|page| page.extension().is_some_and(|kind| kind == "md")) {
+        let text = std::fs::read_to_string(&page).unwrap();
+        let left = text.lines().find(|line| line.starts_with("<<<<<<<") || line.starts_with(">>>>>>>"));
+        assert_eq!(left, None, "{}", page.display());
+        looked += 1;
+    }
+    assert!(looked > 10, "{looked}");
+}
+
 #[test]
 fn only_our_own_files_are_listed() {
     let files = tree::rust_files(&tree::root()).unwrap();
