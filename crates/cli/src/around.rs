@@ -1,15 +1,12 @@
 //! Surroundings: what the process finds around itself, read once, at the door.
 
-use std::collections::hash_map::RandomState;
-use std::hash::BuildHasher;
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use minke_client::Home;
+pub(crate) use minke_host::{ids, now, seed};
 use minke_protocol::ClientInfo;
-use minke_record::{Ids, Millis};
 use minke_registry::Paths;
 use minke_session::{FileStore, RealDisk, TwoPlaces};
 
@@ -103,20 +100,6 @@ fn workspace_below(cwd: &Path, home: Option<&Path>) -> PathBuf {
 /// How this program introduces itself to a pod.
 pub(crate) fn introduction() -> ClientInfo {
     ClientInfo { name: "minke".to_owned(), version: env!("CARGO_PKG_VERSION").to_owned(), session: None }
-}
-
-pub(crate) fn now() -> Millis {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    Millis::try_from(since.as_millis()).unwrap_or(Millis::MAX)
-}
-
-/// A fresh source of ids: the keys of the standard library's hasher come from the operating system's randomness.
-pub(crate) fn ids() -> Ids {
-    Ids::new(now(), seed())
-}
-
-pub(crate) fn seed() -> u64 {
-    RandomState::new().hash_one(std::process::id())
 }
 
 #[cfg(test)]

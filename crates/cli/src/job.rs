@@ -7,12 +7,10 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use clap::{Args, Subcommand};
-use minke_client::{FindError, find};
-use minke_host::{Engine, Fault};
-use minke_record::Actor;
 use serde_json::{Map, Value, json};
 
 use crate::around::Surroundings;
+use crate::asking::Asking;
 use crate::exec::read_stdin;
 use crate::failure::{Exit, Failure};
 use crate::screen::Screen;
@@ -93,20 +91,20 @@ pub(crate) struct Wish {
 }
 
 pub(crate) async fn run(jobs: Jobs, around: &Surroundings, screen: &Screen) -> Result<Exit, Failure> {
-    let desk = Asking { engine: crate::desk::engine(around)?, around, screen };
+    let desk = Asking::new(around, screen, "`minke job list` lists the jobs")?;
     match jobs {
         Jobs::Run(run) => desk.begin(run).await,
         Jobs::List => {
-            let answer = desk.ask("jobs", json!({})).await?;
+            let answer = desk.call("jobs", json!({})).await?;
             desk.tell(&answer, |answer| list(&answer["data"]["jobs"], screen))
         }
         Jobs::Show(named) => {
-            let answer = desk.ask("jobs/get", json!({ "id": desk.meant(&named.name)? })).await?;
+            let answer = desk.call("jobs/get", json!({ "id": desk.meant(&named.name)? })).await?;
             desk.tell(&answer, |answer| show(&answer["data"]["job"], screen))
         }
         Jobs::Logs(named) => {
             let fields = json!({ "thread_id": desk.meant(&named.name)? });
-            let answer = desk.ask("thread/read", fields).await?;
+            let answer = desk.call("thread/read", fields).await?;
             desk.tell(&answer, |answer| shown::history(&answer["data"]["history"], screen))
         }
         Jobs::Pause(wish) => desk.wish("pause", &wish).await,
@@ -116,47 +114,7 @@ pub(crate) async fn run(jobs: Jobs, around: &Surroundings, screen: &Screen) -> R
     }
 }
 
-/// Somebody who asks at the command line.
-struct Asking<'a> {
-    engine: Engine,
-    around: &'a Surroundings,
-    screen: &'a Screen,
-}
-
 impl Asking<'_> {
-    fn meant(&self, word: &str) -> Result<String, Failure> {
-        match find(&self.around.home()?, word) {
-            Ok(found) => Ok(format!("s_{}", found.session)),
-            Err(FindError::Nobody { .. } | FindError::NoSession { .. }) => Ok(word.to_owned()),
-            Err(other) => Err(other.into()),
-        }
-    }
-
-    async fn ask(&self, method: &str, mut fields: Value) -> Result<Value, Failure> {
-        if let Some(fields) = fields.as_object_mut() {
-            fields.retain(|_, value| !value.is_null());
-        }
-        let by = Actor::person("cli");
-        self.engine.call(method, fields, &by).await.map_err(|fault: Fault| {
-            let missing = fault.code == minke_record::ErrorCode::NotFound;
-            let failure = Failure::from(fault);
-            if missing { failure.hint("`minke job list` lists the jobs") } else { failure }
-        })
-    }
-
-    fn tell(
-        &self,
-        answer: &Value,
-        human: impl FnOnce(&Value) -> Result<(), Failure>,
-    ) -> Result<Exit, Failure> {
-        if self.screen.json {
-            self.screen.object(answer)?;
-        } else {
-            human(answer)?;
-        }
-        Ok(Exit::Done)
-    }
-
     async fn begin(&self, run: Run) -> Result<Exit, Failure> {
         let wait = run.wait;
         let cwd = crate::create::working_directory(run.cwd.as_deref(), self.around)?;
@@ -164,7 +122,7 @@ impl Asking<'_> {
         let fields = json!({
             "mandate": mandate, "model": run.model, "cwd": cwd, "profile": run.profile, "name": run.name,
         });
-        let answer = self.ask("jobs/start", fields).await?;
+        let answer = self.call("jobs/start", fields).await?;
         let id = answer["thread_id"].as_str().unwrap_or_default().to_owned();
         minke_host::ensure(&self.around.home()?.paths).await?;
         if wait {
@@ -181,7 +139,7 @@ impl Asking<'_> {
     async fn wait(&self, id: &str) -> Result<Exit, Failure> {
         let mut looked = Instant::now();
         loop {
-            let answer = self.ask("jobs/get", json!({ "id": id })).await?;
+            let answer = self.call("jobs/get", json!({ "id": id })).await?;
             let status = answer["data"]["job"]["status"].as_str().unwrap_or_default().to_owned();
             let over = matches!(status.as_str(), "completed" | "failed" | "cancelled" | "paused");
             if over {
@@ -199,7 +157,7 @@ impl Asking<'_> {
 
     async fn wish(&self, verb: &str, wish: &Wish) -> Result<Exit, Failure> {
         let fields = json!({ "id": self.meant(&wish.name)?, "detail": wish.detail });
-        let answer = self.ask(&format!("jobs/{verb}"), fields).await?;
+        let answer = self.call(&format!("jobs/{verb}"), fields).await?;
         if matches!(verb, "resume" | "retry") {
             minke_host::ensure(&self.around.home()?.paths).await?;
         }

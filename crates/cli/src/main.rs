@@ -3,6 +3,7 @@
 
 mod answer;
 mod around;
+mod asking;
 mod attach;
 mod budget;
 mod card;

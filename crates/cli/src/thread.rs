@@ -9,13 +9,13 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
-use minke_client::{FindError, find};
-use minke_host::{Engine, Fault};
+use minke_client::find;
 use minke_index::{Index, IndexError};
-use minke_record::{Actor, PodName};
+use minke_record::PodName;
 use serde_json::{Value, json};
 
 use crate::around::Surroundings;
+use crate::asking::Asking;
 use crate::exec::read_stdin;
 use crate::failure::{Exit, Failure};
 use crate::referred::Here;
@@ -225,7 +225,7 @@ pub(crate) enum Checkpoint {
 }
 
 pub(crate) async fn run(threads: Threads, around: &Surroundings, screen: &Screen) -> Result<Exit, Failure> {
-    let desk = Asking { engine: crate::desk::engine(around)?, around, screen };
+    let desk = Asking::new(around, screen, "`minke thread list --all` lists the threads")?;
     match threads {
         Threads::List(list) => desk.list(&list).await,
         Threads::Search(wanted) => desk.search(&wanted).await,
@@ -261,57 +261,9 @@ pub(crate) async fn run(threads: Threads, around: &Surroundings, screen: &Screen
     }
 }
 
-/// Somebody who asks at the command line.
-struct Asking<'a> {
-    engine: Engine,
-    around: &'a Surroundings,
-    screen: &'a Screen,
-}
-
 impl Asking<'_> {
-    /// Whoever is not there is left to the engine, which says so as through every door.
-    fn meant(&self, word: &str) -> Result<String, Failure> {
-        match find(&self.around.home()?, word) {
-            Ok(found) => Ok(format!("s_{}", found.session)),
-            Err(FindError::Nobody { .. } | FindError::NoSession { .. }) => Ok(word.to_owned()),
-            Err(other) => Err(other.into()),
-        }
-    }
-
-    async fn ask(&self, kind: &str, mut fields: Value) -> Result<Value, Failure> {
-        if let Some(fields) = fields.as_object_mut() {
-            fields.retain(|_, value| !value.is_null());
-        }
-        let by = Actor::person("cli");
-        self.engine.call(&format!("thread/{kind}"), fields, &by).await.map_err(|fault| self.refused(fault))
-    }
-
-    /// A refusal that is an answer is printed as one, for programs.
-    fn refused(&self, fault: Fault) -> Failure {
-        let failure = Failure::from(fault.clone());
-        match fault.answer.filter(|_| self.screen.json) {
-            Some(answer) => match self.screen.object(&answer) {
-                Ok(()) => Failure::said(failure.exit),
-                Err(unread) => unread,
-            },
-            None if fault.code == minke_record::ErrorCode::NotFound => {
-                failure.hint("`minke thread list --all` lists the threads")
-            }
-            None => failure,
-        }
-    }
-
-    fn tell(
-        &self,
-        answer: &Value,
-        human: impl FnOnce(&Value) -> Result<(), Failure>,
-    ) -> Result<Exit, Failure> {
-        if self.screen.json {
-            self.screen.object(answer)?;
-        } else {
-            human(answer)?;
-        }
-        Ok(Exit::Done)
+    async fn ask(&self, kind: &str, fields: Value) -> Result<Value, Failure> {
+        self.call(&format!("thread/{kind}"), fields).await
     }
 
     async fn one(&self, kind: &str, named: &Named, word: &str) -> Result<Exit, Failure> {

@@ -52,5 +52,5 @@ pub use room::{Held, clear};
 pub use rpc::Rpc;
 pub use stdio::stdio;
 pub use threads::of_provider;
-pub use visits::{change, step};
+pub use visits::{change, ids, now, seed, step};
 pub use watch::Watch;

@@ -90,16 +90,18 @@ pub(crate) fn introduction(by: &Actor) -> ClientInfo {
     }
 }
 
-pub(crate) fn now() -> Millis {
+/// What time it is.
+pub fn now() -> Millis {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     Millis::try_from(since.as_millis()).unwrap_or(Millis::MAX)
 }
 
-pub(crate) fn ids() -> Ids {
+/// A fresh source of ids.
+pub fn ids() -> Ids {
     Ids::new(now(), seed())
 }
 
 /// The keys of the standard library's hasher come from the operating system's randomness.
-pub(crate) fn seed() -> u64 {
+pub fn seed() -> u64 {
     RandomState::new().hash_one(std::process::id())
 }
