@@ -12,8 +12,6 @@ use crate::retry::Retry;
 const OBJECTIVE_BYTES: usize = 1 << 20;
 /// The longest acceptance command.
 const ACCEPTANCE_BYTES: usize = 64 * 1024;
-/// The most hooks that are told.
-const NOTIFY: usize = 64;
 
 /// What a job is for.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -102,11 +100,10 @@ impl Mandate {
         if let Some((key, bytes, most)) = too_long.into_iter().find(|(_, bytes, most)| bytes > most) {
             return Err(format!("`{key}` has {bytes} bytes; at most {most} are possible"));
         }
-        if mandate.notify.len() > NOTIFY {
-            return Err(format!(
-                "`notify` names {} hooks; at most {NOTIFY} are possible",
-                mandate.notify.len()
-            ));
+        if !mandate.notify.is_empty() {
+            return Err(
+                "`notify` cannot be kept by this version; `minke job run --wait` tells a script".to_owned()
+            );
         }
         if mandate.schedule.is_some() {
             return Err(

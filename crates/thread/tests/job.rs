@@ -186,6 +186,7 @@ fn a_mandate_is_checked_when_it_is_asked_for() {
     assert!(refused(json!({"objective": "x", "retry": {"maximum": 3}})).contains("maximum"));
     assert!(refused(json!({"objective": "x", "schedule": {"every_s": 5}})).contains("schedule"));
     assert!(refused(json!({"objective": "x", "restart": "always"})).contains("always"));
+    assert!(refused(json!({"objective": "x", "notify": ["me"]})).contains("notify"));
     assert!(refused(json!({"objective": "x".repeat(2 << 20)})).contains("bytes"));
     let mandate = Mandate::asked(&json!({"objective": "x", "restart": "never", "deadline": 12})).unwrap();
     assert_eq!((mandate.restart, mandate.deadline()), (Restart::Never, Some(12_000)));
