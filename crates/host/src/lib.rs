@@ -16,6 +16,7 @@ mod import;
 mod instance;
 mod jobs;
 mod keeper;
+mod known;
 mod lists;
 mod live;
 mod look;

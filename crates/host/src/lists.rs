@@ -3,10 +3,11 @@
 //! Invariant: pages follow each other without a gap, whatever is filtered out between them
 //! (`pages_of_a_filtered_list_leave_nobody_out`).
 
+use std::path::Path;
+
 use minke_client::Home;
-use minke_index::{Hit, Index, IndexError, Only, Place, Query};
-use minke_record::EndResult;
-use minke_record::RunResult;
+use minke_index::{Hit, Index, IndexError, Only, Opened, Place, Query, Refreshed};
+use minke_record::{EndResult, RunResult, SessionId};
 use minke_thread::{Summary, Thread, ThreadStatus};
 use serde_json::{Map, Value, json};
 
@@ -221,14 +222,32 @@ impl Wanted {
     }
 }
 
-/// Reads from the index; what turns out to be damaged only then is made anew, once.
+/// What the index says when it knows everything that the logs say.
 pub(crate) fn from_index<T>(
     home: &Home,
     read: impl Fn(&Index) -> Result<T, IndexError>,
 ) -> Result<Found<T>, Fault> {
+    looked_up(home, &|path| Index::fresh(path, home.store.as_ref()), read)
+}
+
+/// What it says of these sessions, when it knows what their logs say; others may have gone on since.
+pub(crate) fn some_from_index(home: &Home, sessions: &[SessionId]) -> Result<Found<Vec<Summary>>, Fault> {
+    looked_up(home, &|path| Index::fresh_of(path, home.store.as_ref(), sessions), |index| {
+        let found = sessions.iter().filter_map(|session| index.one(*session).transpose());
+        found.collect()
+    })
+}
+
+type Fresh = Result<(Opened, Refreshed), IndexError>;
+
+fn looked_up<T>(
+    home: &Home,
+    fresh: &dyn Fn(&Path) -> Fresh,
+    read: impl Fn(&Index) -> Result<T, IndexError>,
+) -> Result<Found<T>, Fault> {
     let path = home.paths.data.join(FILE);
     let fresh = || -> Result<(Index, Vec<String>), IndexError> {
-        let (opened, refreshed) = Index::fresh(&path, home.store.as_ref())?;
+        let (opened, refreshed) = fresh(&path)?;
         let aside = opened.set_aside.map(|aside| {
             format!("the index was damaged and was made anew; the old one is {}", aside.display())
         });

@@ -7,6 +7,7 @@ use std::ops::ControlFlow;
 
 use minke_client::Home;
 use minke_pod::State;
+use minke_policy::{Posture, Tier, default_posture};
 use minke_record::{Entry, ErrorCode, Kind, SessionId, SessionStart};
 use minke_session::{Reader, Sealed, StoreError};
 use minke_thread::{Summary, Thread};
@@ -178,8 +179,37 @@ pub(crate) fn thread(home: &Home, summary: &Summary) -> Result<Option<Thread>, F
     let ephemeral = passes(home, session);
     let place = if ephemeral { home.paths.passing() } else { home.paths.sessions() };
     let path = place.join(session.to_string());
-    let thread = summary.thread(held, Some(path.to_string_lossy().into_owned()));
-    Ok(thread.map(|thread| Thread { ephemeral, ..thread }))
+    let Some(thread) = summary.thread(held, Some(path.to_string_lossy().into_owned())) else {
+        return Ok(None);
+    };
+    let approval_mode = match thread.approval_mode.as_str() {
+        "" => unchosen(summary.fence.as_deref()).as_str().to_owned(),
+        _ => thread.approval_mode.clone(),
+    };
+    let preview = match summary.is_untold() {
+        true => told_before(&*home.store.reader(session)?)?.unwrap_or_else(|| thread.preview.clone()),
+        false => thread.preview.clone(),
+    };
+    Ok(Some(Thread { ephemeral, approval_mode, preview, ..thread }))
+}
+
+/// The posture that nobody chose depends on the fence. Before there was a pod, nobody has tried one: it asks.
+fn unchosen(fence: Option<&str>) -> Posture {
+    fence.and_then(|tier| tier.parse::<Tier>().ok()).map_or(Posture::Ask, default_posture)
+}
+
+/// What was said last before a fork parted from those above it.
+fn told_before(fork: &dyn Reader) -> Result<Option<String>, Fault> {
+    let mut parent = fork.parent()?;
+    for _ in 0..LINEAGE {
+        let Some(reader) = parent else { break };
+        let summary = story(&*reader)?.summary;
+        if !summary.is_untold() {
+            return Ok(Some(summary.preview));
+        }
+        parent = reader.parent()?;
+    }
+    Ok(None)
 }
 
 /// Whether a session goes with its pod.

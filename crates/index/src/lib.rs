@@ -7,6 +7,7 @@
 
 mod list;
 mod open;
+mod reading;
 mod refresh;
 mod search;
 

@@ -4,13 +4,14 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use minke_record::SessionId;
 use minke_session::Store;
 use rusqlite::{Connection, ErrorCode, OpenFlags, Transaction, TransactionBehavior};
 
 use crate::{IndexError, Refreshed};
 
 /// Another number means another layout: the file is made anew from the logs.
-const LAYOUT: i32 = 2;
+const LAYOUT: i32 = 3;
 /// How long one waits for another process that writes.
 const BUSY: Duration = Duration::from_secs(10);
 /// Pages that are kept in memory, in KiB as SQLite takes it: what ten thousand sessions say is merged there.
@@ -48,9 +49,6 @@ create index said_session on said (session);
 create virtual table said_words using fts5 (
     text, content = 'said', content_rowid = 'n', tokenize = \"unicode61 remove_diacritics 2\"
 );
-create trigger said_new after insert on said begin
-    insert into said_words (rowid, text) values (new.n, new.text);
-end;
 create trigger said_gone after delete on said begin
     insert into said_words (said_words, rowid, text) values ('delete', old.n, old.text);
 end;
@@ -91,13 +89,29 @@ impl Index {
 
     /// An index that knows everything that the logs say now. One that turns out to be damaged on the way is set aside, too.
     pub fn fresh(path: &Path, store: &dyn Store) -> Result<(Opened, Refreshed), IndexError> {
+        Index::after(path, |index| index.refresh(store))
+    }
+
+    /// The same for these sessions only: what it says of others may be old.
+    pub fn fresh_of(
+        path: &Path,
+        store: &dyn Store,
+        sessions: &[SessionId],
+    ) -> Result<(Opened, Refreshed), IndexError> {
+        Index::after(path, |index| index.refresh_of(store, sessions))
+    }
+
+    fn after(
+        path: &Path,
+        refresh: impl Fn(&mut Index) -> Result<Refreshed, IndexError>,
+    ) -> Result<(Opened, Refreshed), IndexError> {
         let mut opened = Index::open(path)?;
-        match opened.index.refresh(store) {
+        match refresh(&mut opened.index) {
             Ok(refreshed) => Ok((opened, refreshed)),
             Err(IndexError::Damaged { .. }) => {
                 drop(opened);
                 let mut opened = Index::anew(path)?;
-                let refreshed = opened.index.refresh(store)?;
+                let refreshed = refresh(&mut opened.index)?;
                 Ok((opened, refreshed))
             }
             Err(other) => Err(other),

@@ -4,20 +4,23 @@
 //! has another hash at that place (a power cut, an index from elsewhere) is read whole.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::ops::ControlFlow;
+use std::sync::mpsc::sync_channel;
+use std::sync::{Mutex, PoisonError};
 
-use minke_record::{Entry, Item, Kind, Position, Role, SessionId};
-use minke_session::{ScanEnd, Sealed, Stamp, Store, StoreError};
+use minke_record::{Position, SessionId};
+use minke_session::{Stamp, Store, StoreError};
 use minke_thread::Summary;
-use rusqlite::{Transaction, params};
+use rusqlite::{Row, Transaction, params};
 
 use crate::IndexError;
 use crate::open::Index;
+use crate::reading::{Found, Said, Task, Update};
 
 /// Sessions that are written in one go: others wait no longer than for these.
 const BATCH: usize = 256;
-/// What is kept of one message for searching.
-const SAID_BYTES: usize = 64 * 1024;
+/// Logs that are read at once, and how many there are at least for each reader.
+const READERS: usize = 4;
+const TASKS_EACH: usize = 16;
 
 /// What a refresh has done.
 #[derive(Debug, Default)]
@@ -38,36 +41,31 @@ pub struct Unread {
     pub why: String,
 }
 
+impl Refreshed {
+    fn cannot(&mut self, session: SessionId, why: String) {
+        self.unread.push(Unread { session, why });
+    }
+}
+
+const KNOWN: &str = "select id, seq, h, file, bytes, modified";
+
 /// What the index holds of a session.
 struct Known {
     at: Position,
     stamp: Stamp,
 }
 
-/// What a log has to say.
-enum Found {
-    /// Nothing that is not known.
-    Same,
-    New(Box<Update>),
-    /// Nothing in it can be read, because of this.
-    Nothing(String),
-}
-
-/// What a session comes to now.
-struct Update {
-    session: SessionId,
-    summary: Summary,
-    at: Position,
-    stamp: Stamp,
-    said: Vec<Said>,
-    /// What was kept of it is to be forgotten first.
-    anew: bool,
-}
-
-struct Said {
-    seq: u64,
-    role: &'static str,
-    text: String,
+/// A row of `KNOWN`, if it says something sensible.
+fn row_of(row: &Row<'_>) -> rusqlite::Result<Option<(SessionId, Known)>> {
+    let (id, h): (String, String) = (row.get(0)?, row.get(2)?);
+    let seq = row.get::<_, i64>(1)?.cast_unsigned();
+    let stamp = Stamp {
+        file: row.get(3)?,
+        bytes: row.get::<_, i64>(4)?.cast_unsigned(),
+        modified: row.get::<_, Option<i64>>(5)?.map(i64::cast_unsigned),
+    };
+    let (Ok(session), Ok(h)) = (id.parse(), serde_json::from_value(h.into())) else { return Ok(None) };
+    Ok(Some((session, Known { at: Position { seq, h }, stamp })))
 }
 
 impl Index {
@@ -76,18 +74,115 @@ impl Index {
         let _lock = self.writing()?;
         let known = self.known()?;
         let sessions: BTreeSet<SessionId> = store.list()?.into_iter().collect();
+        let mut done = self.read(store, &sessions, &known)?;
+        done.removed = self.remove(known.keys().filter(|session| !sessions.contains(session)))?;
+        Ok(done)
+    }
+
+    /// The same for these sessions; of others nothing is read.
+    pub fn refresh_of(&mut self, store: &dyn Store, sessions: &[SessionId]) -> Result<Refreshed, IndexError> {
+        let _lock = self.writing()?;
+        let mut known = BTreeMap::new();
+        for session in sessions {
+            known.extend(self.known_of(*session)?.map(|one| (*session, one)));
+        }
+        self.read(store, &sessions.iter().copied().collect(), &known)
+    }
+
+    fn known(&self) -> Result<BTreeMap<SessionId, Known>, IndexError> {
+        let failed = self.failed("read");
+        let mut rows = self.connection.prepare_cached(&format!("{KNOWN} from session")).map_err(&failed)?;
+        let known = rows.query_map([], row_of).map_err(&failed)?;
+        // A row that says nothing sensible is read anew.
+        known.filter_map(|row| row.map_err(&failed).transpose()).collect()
+    }
+
+    fn known_of(&self, session: SessionId) -> Result<Option<Known>, IndexError> {
+        let failed = self.failed("read");
+        let mut rows = self
+            .connection
+            .prepare_cached(&format!("{KNOWN} from session where id = ?1"))
+            .map_err(&failed)?;
+        let mut known = rows.query_map([session.to_string()], row_of).map_err(&failed)?;
+        let row = known.next().transpose().map_err(&failed)?;
+        Ok(row.flatten().map(|(_, known)| known))
+    }
+
+    /// Reads those of the sessions that look different, beside each other, and keeps what they say.
+    fn read(
+        &mut self,
+        store: &dyn Store,
+        sessions: &BTreeSet<SessionId>,
+        known: &BTreeMap<SessionId, Known>,
+    ) -> Result<Refreshed, IndexError> {
         let mut done = Refreshed { sessions: sessions.len(), ..Refreshed::default() };
-        let mut updates = Vec::new();
-        for session in &sessions {
-            match self.update(store, *session, known.get(session)) {
-                Ok(Found::Same) => {}
-                Ok(Found::New(update)) => updates.push(*update),
-                Ok(Found::Nothing(why)) => done.unread.push(Unread { session: *session, why }),
+        let mut tasks = Vec::new();
+        for session in sessions {
+            match self.task(store, *session, known.get(session)) {
+                Ok(task) => tasks.extend(task),
                 Err(IndexError::Store(StoreError::NotFound { .. })) => {}
-                Err(IndexError::Store(why)) => {
-                    done.unread.push(Unread { session: *session, why: why.to_string() })
-                }
+                Err(IndexError::Store(why)) => done.cannot(*session, why.to_string()),
                 Err(other) => return Err(other),
+            }
+        }
+        let readers = std::thread::available_parallelism().map_or(1, usize::from).min(READERS);
+        let readers = readers.min(tasks.len() / TASKS_EACH);
+        if readers == 0 {
+            let read = tasks.into_iter().map(|task| (task.session, task.read(store)));
+            self.keep(read, &mut done)?;
+            return Ok(done);
+        }
+        let tasks = Mutex::new(tasks.into_iter());
+        std::thread::scope(|scope| {
+            // Bounded: a reader that is faster than what is written waits.
+            let (found, read) = sync_channel(BATCH);
+            for _ in 0..readers {
+                let (tasks, found) = (&tasks, found.clone());
+                scope.spawn(move || {
+                    let next = || tasks.lock().unwrap_or_else(PoisonError::into_inner).next();
+                    while let Some(task) = next() {
+                        // Nobody hears it any more: what was read before could not be kept.
+                        if found.send((task.session, task.read(store))).is_err() {
+                            return;
+                        }
+                    }
+                });
+            }
+            drop(found);
+            self.keep(read.into_iter(), &mut done)
+        })?;
+        Ok(done)
+    }
+
+    /// What is to be read of a session, if it looks different.
+    fn task(
+        &self,
+        store: &dyn Store,
+        session: SessionId,
+        known: Option<&Known>,
+    ) -> Result<Option<Task>, IndexError> {
+        let stamp = store.stamp(session)?;
+        if known.is_some_and(|known| known.stamp == stamp && stamp.modified.is_some()) {
+            return Ok(None);
+        }
+        let kept = if known.is_some() { self.summary(session)? } else { None };
+        let known = known.map(|known| known.at).zip(kept);
+        Ok(Some(Task { session, stamp, known }))
+    }
+
+    /// Keeps what was read, some sessions at a time.
+    fn keep(
+        &mut self,
+        read: impl Iterator<Item = (SessionId, Result<Found, StoreError>)>,
+        done: &mut Refreshed,
+    ) -> Result<(), IndexError> {
+        let mut updates = Vec::new();
+        for (session, found) in read {
+            match found {
+                Ok(Found::New(update)) => updates.push(*update),
+                Ok(Found::Nothing(why)) => done.cannot(session, why),
+                Err(StoreError::NotFound { .. }) => {}
+                Err(why) => done.cannot(session, why.to_string()),
             }
             if updates.len() >= BATCH {
                 done.read += updates.len();
@@ -95,71 +190,7 @@ impl Index {
             }
         }
         done.read += updates.len();
-        self.write(updates)?;
-        done.removed = self.remove(known.keys().filter(|session| !sessions.contains(session)))?;
-        Ok(done)
-    }
-
-    fn known(&self) -> Result<BTreeMap<SessionId, Known>, IndexError> {
-        let failed = self.failed("read");
-        let mut rows = self
-            .connection
-            .prepare("select id, seq, h, file, bytes, modified from session")
-            .map_err(&failed)?;
-        let known = rows.query_map([], |row| {
-            let (id, h): (String, String) = (row.get(0)?, row.get(2)?);
-            let stamp = Stamp {
-                file: row.get(3)?,
-                bytes: row.get::<_, i64>(4)?.cast_unsigned(),
-                modified: row.get::<_, Option<i64>>(5)?.map(i64::cast_unsigned),
-            };
-            Ok((id, h, row.get::<_, i64>(1)?.cast_unsigned(), stamp))
-        });
-        let mut found = BTreeMap::new();
-        for row in known.map_err(&failed)? {
-            let (id, h, seq, stamp) = row.map_err(&failed)?;
-            // A row that says nothing sensible is read anew.
-            if let (Ok(session), Ok(h)) = (id.parse(), serde_json::from_value(h.into())) {
-                found.insert(session, Known { at: Position { seq, h }, stamp });
-            }
-        }
-        Ok(found)
-    }
-
-    /// What is new in a session, if anything is.
-    fn update(
-        &self,
-        store: &dyn Store,
-        session: SessionId,
-        known: Option<&Known>,
-    ) -> Result<Found, IndexError> {
-        // Before it is read: what is written meanwhile is found the next time.
-        let stamp = store.stamp(session)?;
-        if known.is_some_and(|known| known.stamp == stamp && stamp.modified.is_some()) {
-            return Ok(Found::Same);
-        }
-        let reader = store.reader(session)?;
-        let mut summary = Summary::default();
-        let mut anew = true;
-        if let Some(known) = known
-            && reader.position(known.at.seq)? == Some(known.at)
-            && let Some(kept) = self.summary(session)?
-        {
-            (summary, anew) = (kept, false);
-        }
-        let from = summary.seq.map_or(0, |seq| seq + 1);
-        let (mut said, mut at) = (Vec::new(), known.filter(|_| !anew).map(|known| known.at));
-        let end = reader.scan(from, &mut |sealed: Sealed| {
-            summary.apply(&sealed.entry);
-            at = Some(Position { seq: sealed.entry.seq, h: sealed.entry.h });
-            said.extend(words(&sealed.entry));
-            ControlFlow::Continue(())
-        })?;
-        Ok(match (at, end) {
-            (Some(at), _) => Found::New(Box::new(Update { session, summary, at, stamp, said, anew })),
-            (None, ScanEnd::Damaged(damage)) => Found::Nothing(damage.to_string()),
-            (None, _) => Found::Nothing("its log has no whole entry".to_owned()),
-        })
+        self.write(updates)
     }
 
     pub(crate) fn summary(&self, session: SessionId) -> Result<Option<Summary>, IndexError> {
@@ -190,8 +221,17 @@ impl Index {
         }
         let failed = self.failed("change");
         let change = self.change()?;
+        // Words last: whatever is put in between makes the full-text part write what it has gathered.
         for update in &updates {
             put(&change, update).map_err(&failed)?;
+        }
+        let mut said = Vec::new();
+        for update in &updates {
+            said.extend(say(&change, update).map_err(&failed)?);
+        }
+        for (n, said) in said {
+            let words = change.prepare_cached("insert into said_words (rowid, text) values (?1, ?2)");
+            words.and_then(|mut words| words.execute(params![n, said])).map_err(&failed)?;
         }
         change.commit().map_err(&failed)
     }
@@ -212,15 +252,23 @@ impl Index {
     }
 }
 
+/// The messages of a session, each with the number that it has got.
+fn say<'u>(change: &Transaction<'_>, update: &'u Update) -> rusqlite::Result<Vec<(i64, &'u str)>> {
+    let id = update.session.to_string();
+    let mut say =
+        change.prepare_cached("insert into said (session, seq, role, text) values (?1, ?2, ?3, ?4)")?;
+    let mut put = |said: &'u Said| {
+        let n = say.insert(params![id, said.seq.cast_signed(), said.role, said.text])?;
+        Ok((n, said.text.as_str()))
+    };
+    update.said.iter().map(&mut put).collect()
+}
+
+/// What a session comes to, without what was said in it.
 fn put(change: &Transaction<'_>, update: &Update) -> rusqlite::Result<()> {
     let id = update.session.to_string();
     if update.anew {
         change.prepare_cached("delete from said where session = ?1")?.execute([&id])?;
-    }
-    let mut say =
-        change.prepare_cached("insert into said (session, seq, role, text) values (?1, ?2, ?3, ?4)")?;
-    for said in &update.said {
-        say.execute(params![id, said.seq.cast_signed(), said.role, said.text])?;
     }
     let summary = serde_json::to_string(&update.summary)
         .map_err(|e| rusqlite::Error::ToSqlConversionFailure(e.into()))?;
@@ -243,30 +291,4 @@ fn put(change: &Transaction<'_>, update: &Update) -> rusqlite::Result<()> {
         crate::sum_of(&summary),
     ])?;
     Ok(())
-}
-
-/// What an entry says that somebody may look for.
-fn words(entry: &Entry) -> Option<Said> {
-    let (role, text) = match &entry.kind {
-        Kind::UserInput(input) => {
-            let parts = input.segments.iter().filter_map(|segment| text_of(&segment.flatten()));
-            ("user", parts.collect::<Vec<String>>().join(" "))
-        }
-        Kind::AssistantItem(said) => match &said.item {
-            Item::Message { role: Role::Assistant, content } => {
-                ("assistant", content.iter().filter_map(text_of).collect::<Vec<String>>().join(" "))
-            }
-            _ => return None,
-        },
-        _ => return None,
-    };
-    (!text.trim().is_empty()).then_some(Said { seq: entry.seq, role, text })
-}
-
-fn text_of(content: &minke_record::Content) -> Option<String> {
-    let minke_record::Content::Text { text } = content else { return None };
-    let text = text.here()?;
-    let end =
-        text.char_indices().map(|(at, c)| at + c.len_utf8()).take_while(|end| *end <= SAID_BYTES).last();
-    text.get(..end.unwrap_or(0)).map(str::to_owned)
 }

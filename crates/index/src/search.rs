@@ -1,5 +1,7 @@
 //! Searching what was said.
 
+use std::collections::BTreeSet;
+
 use minke_record::SessionId;
 use rusqlite::params;
 
@@ -28,10 +30,23 @@ pub struct Hit {
 
 impl Index {
     /// Messages in which all these words stand, the newest first: which are best, only reading all of them would
-    /// say. The last word may be the beginning of one. Whatever is
-    /// typed is looked for as it stands: there is no syntax to get wrong.
+    /// say. If they are few, those follow in which the last word is the beginning of one. Whatever is typed is looked for
+    /// as it stands: there is no syntax to get wrong.
     pub fn search(&self, text: &str, limit: usize) -> Result<Vec<Hit>, IndexError> {
-        let Some(wanted) = quoted(text) else { return Ok(Vec::new()) };
+        let Some(words) = quoted(text) else { return Ok(Vec::new()) };
+        let limit = limit.clamp(1, MATCHES);
+        let mut hits = self.matching(&words, limit)?;
+        // Beginnings cost as much as there are messages with any of their words.
+        if hits.len() < limit {
+            let more = self.matching(&format!("{words}*"), limit)?;
+            let known: BTreeSet<(SessionId, u64)> = hits.iter().map(|hit| (hit.session, hit.seq)).collect();
+            hits.extend(more.into_iter().filter(|hit| !known.contains(&(hit.session, hit.seq))));
+            hits.truncate(limit);
+        }
+        Ok(hits)
+    }
+
+    fn matching(&self, wanted: &str, limit: usize) -> Result<Vec<Hit>, IndexError> {
         let failed = self.failed("search");
         let mut rows = self
             .connection
@@ -41,7 +56,7 @@ impl Index {
                  where said_words match ?1 order by said_words.rowid desc limit ?2",
             )
             .map_err(&failed)?;
-        let limit = i64::try_from(limit.clamp(1, MATCHES)).unwrap_or(i64::MAX);
+        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
         let found = rows
             .query_map(params![wanted, limit, AROUND], |row| {
                 let session: String = row.get(0)?;
@@ -76,5 +91,5 @@ fn quoted(text: &str) -> Option<String> {
         .take(WORDS)
         .map(word)
         .collect();
-    (!words.is_empty()).then(|| format!("{}*", words.join(" ")))
+    (!words.is_empty()).then(|| words.join(" "))
 }

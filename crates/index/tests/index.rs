@@ -326,3 +326,43 @@ fn a_place_is_known_by_number_and_hash() {
     let first = house.store.reader(session(1)).unwrap().page(0, 1, 10_000).unwrap();
     assert!(kind(&first.entries[0].entry.kind));
 }
+
+#[test]
+fn what_is_many_is_read_beside_each_other_and_comes_to_the_same() {
+    let house = House::new();
+    for number in 0..200 {
+        house.begin(number, &format!("wish{number} of many"));
+    }
+    // One of them is torn from its first letter on.
+    fs::write(house.dir.path().join("sessions").join(session(77).to_string()).join("log.jsonl"), b"}\n")
+        .unwrap();
+    let (opened, refreshed) = Index::fresh(&house.path(), &house.store).unwrap();
+    assert_eq!((refreshed.sessions, refreshed.read, refreshed.removed), (200, 199, 0));
+    assert_eq!(refreshed.unread.iter().map(|one| one.session).collect::<Vec<_>>(), [session(77)]);
+    for number in (0..200).filter(|number| *number != 77) {
+        let hits = opened.index.search(&format!("wish{number}"), 10).unwrap();
+        let first = hits.first().map(|hit| hit.session);
+        assert_eq!(first, Some(session(number)), "whole words come before beginnings of others");
+    }
+}
+
+#[test]
+fn some_are_brought_up_to_date_and_others_stay_as_they_are_known() {
+    let house = House::new();
+    for number in 0..3 {
+        house.begin(number, "first");
+    }
+    drop(Index::fresh(&house.path(), &house.store).unwrap());
+    for number in 0..3 {
+        house.add(number, 5_000, &[input("second")]);
+    }
+    house.begin(3, "a new one");
+    let some = [session(1), session(3), session(9)];
+    let (opened, refreshed) = Index::fresh_of(&house.path(), &house.store, &some).unwrap();
+    assert_eq!((refreshed.read, refreshed.removed), (2, 0), "one of them is nobody's");
+    let found: BTreeSet<SessionId> =
+        opened.index.search("second", 10).unwrap().iter().map(|hit| hit.session).collect();
+    assert_eq!(found, BTreeSet::from([session(1)]));
+    let all = Index::fresh(&house.path(), &house.store).unwrap().0.index.search("second", 10).unwrap();
+    assert_eq!(all.len(), 3);
+}

@@ -109,7 +109,9 @@ impl Summary {
 /// Who is to be started. Trees take turns: the one with the fewest at work comes first, and in a tree the oldest.
 pub fn plan(candidates: &[Candidate], room: Room, now: Millis) -> Plan {
     let mut taken = Taken::default();
-    for at_work in candidates.iter().filter(|one| one.held && one.need == Need::Work) {
+    // One that is held and has not begun is about to.
+    let working = |one: &&Candidate| one.held && matches!(one.need, Need::Work | Need::Begin);
+    for at_work in candidates.iter().filter(working) {
         taken.take(at_work);
     }
     let mut plan = Plan::default();

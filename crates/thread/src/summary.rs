@@ -45,6 +45,8 @@ pub struct Summary {
     pub model: Option<String>,
     pub provider: Option<String>,
     pub posture: Option<String>,
+    /// The tier of the fence of its last life.
+    pub fence: Option<String>,
     pub sandbox: Option<String>,
     pub run: Option<OpenRun>,
     pub last: Option<Ended>,
@@ -122,6 +124,7 @@ impl Default for Summary {
             model: None,
             provider: None,
             posture: None,
+            fence: None,
             sandbox: None,
             run: None,
             last: None,
@@ -165,6 +168,7 @@ impl Summary {
                 let changed = segment.carry.here().map(|facts| &facts.config);
                 changed.into_iter().flatten().for_each(|(key, value)| self.configure(key, value));
             }
+            Kind::Opened(opened) if opened.fence.is_some() => self.fence.clone_from(&opened.fence),
             Kind::Renamed(renamed) => self.name = Some(renamed.name.clone()),
             Kind::Archived(_) => self.archived = Some(entry.ts),
             Kind::Unarchived(_) => self.archived = None,
@@ -187,6 +191,11 @@ impl Summary {
             Kind::LlmEnd(_) => self.asking_model = false,
             _ => self.apply_run(entry),
         }
+    }
+
+    /// Whether nothing was said in it yet, so that what was said before it became a fork is shown.
+    pub fn is_untold(&self) -> bool {
+        self.preview == NEW && self.from.is_some()
     }
 
     fn apply_run(&mut self, entry: &Entry) {

@@ -38,6 +38,8 @@ fn jobs_share_the_room() {
         (job.held, job.need) = (true, Need::Work);
     }
     assert_eq!(plan(&jobs, room, 0).start, []);
+    jobs[0].need = Need::Begin;
+    assert_eq!(plan(&jobs, room, 0).start, [], "who has a pod and has not begun is about to");
     jobs[0].need = Need::Nothing;
     assert_eq!(plan(&jobs, room, 0).start, [id(2)]);
 }

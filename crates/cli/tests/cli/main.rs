@@ -8,6 +8,7 @@ mod crowd;
 mod docs;
 mod doctor;
 mod documented;
+mod drain;
 mod endless;
 mod exec;
 mod failures;

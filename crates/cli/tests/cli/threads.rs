@@ -78,3 +78,25 @@ fn a_thread_is_named_put_away_and_taken_out() {
     }
     world.verify();
 }
+
+#[test]
+fn a_fork_shows_what_was_said_before_it_and_a_posture_is_always_named() {
+    let world = World::new();
+    world.write("s.toml", "loop = true\n[[turn]]\ntext = [\"yes\"]\n");
+    let exec = ["exec", "--name", "first", "--model", "scripted:s.toml", "count the whales"];
+    assert_eq!(world.run(&exec).code, Some(0));
+    let show = |name: &str| world.json(&["thread", "show", name, "--json"])["thread"].clone();
+    let first = show("first");
+    let posture = world.json(&["doctor", "--json"])["sandbox"]["default_posture"].clone();
+    assert_eq!(first["approval_mode"], posture, "nobody chose: the fence decides");
+    assert_eq!(world.run(&["thread", "fork", "first", "--name", "second"]).code, Some(0));
+    assert_eq!(world.run(&["thread", "fork", "second", "--name", "third"]).code, Some(0));
+    // What the first says later was not said before they parted.
+    assert_eq!(world.run(&["send", "first", "and the dolphins"]).code, Some(0));
+    for name in ["second", "third"] {
+        assert_eq!(show(name)["preview"], "count the whales", "{name}");
+    }
+    let listed = world.json(&["thread", "list", "--json"]);
+    let third = listed["threads"].as_array().unwrap().iter().find(|one| one["name"] == "third").unwrap();
+    assert_eq!(third["preview"], "count the whales");
+}
