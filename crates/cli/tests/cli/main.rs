@@ -22,6 +22,7 @@ mod hostile;
 mod http;
 mod images;
 mod jobs;
+mod jobs_killed;
 mod kin;
 mod live;
 mod login;
