@@ -26,7 +26,7 @@ pub(crate) enum Jobs {
     /// Begin a job; it runs by itself, in the background
     Run(Run),
     /// Jobs, the one that changed last first
-    List,
+    List(List),
     /// One job, and what happened to it
     Show(Named),
     /// What was said in its thread
@@ -76,6 +76,13 @@ pub(crate) struct Run {
 }
 
 #[derive(Debug, Args)]
+pub(crate) struct List {
+    /// How many; 100 if nothing is said, 1,000 at most
+    #[arg(long, short = 'n', value_name = "N")]
+    limit: Option<usize>,
+}
+
+#[derive(Debug, Args)]
 pub(crate) struct Named {
     /// The job: its name, its id or the beginning of that
     name: String,
@@ -94,9 +101,10 @@ pub(crate) async fn run(jobs: Jobs, around: &Surroundings, screen: &Screen) -> R
     let desk = Asking::new(around, screen, "`minke job list` lists the jobs")?;
     match jobs {
         Jobs::Run(run) => desk.begin(run).await,
-        Jobs::List => {
-            let answer = desk.call("jobs", json!({})).await?;
-            desk.tell(&answer, |answer| list(&answer["data"]["jobs"], screen))
+        Jobs::List(wanted) => {
+            let limit = wanted.limit.map_or_else(|| json!({}), |limit| json!({ "limit": limit }));
+            let answer = desk.call("jobs", limit).await?;
+            desk.tell(&answer, |answer| list(&answer["data"], screen))
         }
         Jobs::Show(named) => {
             let answer = desk.call("jobs/get", json!({ "id": desk.meant(&named.name)? })).await?;
@@ -195,12 +203,17 @@ fn mandate(run: &Run) -> Result<Value, Failure> {
     Ok(Value::Object(mandate))
 }
 
-fn list(jobs: &Value, screen: &Screen) -> Result<(), Failure> {
-    for job in jobs.as_array().into_iter().flatten() {
+fn list(data: &Value, screen: &Screen) -> Result<(), Failure> {
+    let jobs = data["jobs"].as_array().map(Vec::as_slice).unwrap_or_default();
+    for job in jobs {
         let detail: String = word(job, "detail").chars().take(DETAIL_CHARS).collect();
         let (id, status, name) = (word(job, "id"), word(job, "status"), word(job, "name"));
         let progress = job["progress"].as_u64().unwrap_or(0);
         screen.line(&format!("{id}  {status:<11} {progress:>3} %  {name}  {detail}"))?;
+    }
+    let older = data["total"].as_u64().unwrap_or(0).saturating_sub(jobs.len() as u64);
+    if older > 0 {
+        screen.note(&format!("and {older} that changed earlier; `--limit` shows more"));
     }
     Ok(())
 }

@@ -19,12 +19,16 @@ use crate::look::Glance;
 use crate::request::{New, Override, ThreadName, params_of};
 use crate::visits::{change, introduction};
 
-/// The most jobs that are listed; the log of each has the rest.
-const LISTED: usize = 1_000;
+/// How many jobs are listed if nobody says, and at most.
+const LISTED: usize = 100;
+const LISTED_MOST: usize = 1_000;
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Nothing {}
+struct Newest {
+    #[serde(default)]
+    limit: Option<usize>,
+}
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -50,24 +54,32 @@ struct Told {
 }
 
 impl Engine {
-    /// All jobs, the one that changed last first.
+    /// The newest jobs, the one that changed last first, and how many there are.
     pub(crate) async fn jobs(&self, method: &str, params: Value) -> Result<Value, Fault> {
-        let Nothing {} = params_of(method, params)?;
-        self.listed.get(self.list_jobs()).await
+        match params_of(method, params)? {
+            Newest { limit: None } => self.listed.get(self.list_jobs(LISTED)).await,
+            Newest { limit: Some(limit) } if (1..=LISTED_MOST).contains(&limit) => {
+                self.list_jobs(limit).await
+            }
+            Newest { limit: Some(limit) } => {
+                Err(Fault::invalid(format!("limit: is {limit}; there are lists of 1 to {LISTED_MOST} jobs")))
+            }
+        }
     }
 
-    async fn list_jobs(&self) -> Result<Value, Fault> {
+    async fn list_jobs(&self, limit: usize) -> Result<Value, Fault> {
         let home = self.home.clone();
-        let (jobs, notices) = off(move || {
-            let found = from_index(&home, |index| index.jobs(false, LISTED))?;
+        let (jobs, total, notices) = off(move || {
+            let found = from_index(&home, |index| Ok((index.jobs(false, limit)?, index.count_jobs()?)))?;
+            let (newest, total) = found.value;
             let mut jobs: Vec<Job> = Vec::new();
-            for summary in &found.value {
+            for summary in &newest {
                 jobs.extend(object(&home, summary)?);
             }
-            Ok((jobs, found.notices))
+            Ok((jobs, total, found.notices))
         })
         .await?;
-        let mut data = json!({ "jobs": jobs });
+        let mut data = json!({ "jobs": jobs, "total": total });
         if !notices.is_empty() {
             data["notices"] = json!(notices);
         }

@@ -134,6 +134,14 @@ impl Index {
         Ok(jobs)
     }
 
+    /// How many jobs there are, over or not.
+    pub fn count_jobs(&self) -> Result<u64, IndexError> {
+        let count = "select count(*) from session where job is not null";
+        let count: i64 =
+            self.connection.query_row(count, [], |row| row.get(0)).map_err(self.failed("read"))?;
+        Ok(count.cast_unsigned())
+    }
+
     /// One thread, by its session.
     pub fn one(&self, session: SessionId) -> Result<Option<Summary>, IndexError> {
         self.summary(session)

@@ -85,12 +85,25 @@ fn a_crowd_that_comes_back_is_at_the_head_soon() {
 
 #[test]
 fn many_ask_for_the_status() {
-    let (clients, requests) = if long() { (8, 2_000) } else { (2, 50) };
+    let (clients, requests, jobs) = if long() { (8, 2_000, 100) } else { (2, 50, 3) };
     let world = World::new();
-    let host = Host::start(&world, &[]);
-    // Jobs may not be there yet; live pods are a status, too.
-    let status = host.door.call("GET", "/v1/status", &serde_json::Value::Null).0 == 200;
-    let route = if status { "/v1/status" } else { "/v1/pods" };
+    let script = world.write("s.toml", "loop = true\n[[turn]]\ntext = [\"done\"]\n");
+    let (model, route) = (format!("scripted:{}", script.display()), "/v1/status");
+    let host = Host::start(&world, &["--idle", "0"]);
+    for number in 0..jobs {
+        let cwd = world.work().join(format!("w{number}"));
+        std::fs::create_dir(&cwd).unwrap();
+        let job = serde_json::json!({ "cwd": cwd, "model": model, "mandate": { "objective": "do it" } });
+        host.door.post("/v1/jobs", &job);
+    }
+    let told = loop {
+        let told = host.door.call("GET", route, &serde_json::Value::Null).1;
+        if told["data"]["jobs"].as_array().unwrap().iter().all(|job| job["status"] == "completed") {
+            break told;
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    };
+    assert_eq!(told["data"]["total"], jobs);
     let begun = Instant::now();
     let asking: Vec<_> = (0..clients)
         .map(|_| {
@@ -102,7 +115,7 @@ fn many_ask_for_the_status() {
         asking.join().unwrap();
     }
     let rate = f64::from(clients * requests) / begun.elapsed().as_secs_f64();
-    eprintln!("{rate:.0} requests a second on {route}");
+    eprintln!("{rate:.0} requests a second on {route}, with {jobs} jobs");
     assert!(!long() || rate > 1_000.0, "{rate:.0} requests a second");
 }
 

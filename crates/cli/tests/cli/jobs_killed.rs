@@ -66,6 +66,36 @@ fn a_job_is_done_once_whoever_dies_after_whichever_entry() {
     world.verify();
 }
 
+#[test]
+fn whoever_dies_a_job_goes_on_when_it_is_due() {
+    let world = World::new();
+    let busy = "[[turn]]\nerror = { status = 529, message = 'busy', retry_after_s = 7200 }\n";
+    world.write("s.toml", busy);
+    let mut host = Host::start(&world, &["--idle", "0"]);
+    let dir = world.work().to_str().unwrap().to_owned();
+    let mandate = r#"{"retry":{"max":1,"base_ms":2000,"jitter":false}}"#;
+    let args = ["job", "run", "do it", "--json", "--cwd", &dir, "--model", "scripted:s.toml"];
+    let id = world.json(&[&args[..], &["--mandate", mandate]].concat())["thread_id"].clone();
+    let id = id.as_str().unwrap();
+    let due =
+        |entry: &Value| entry["kind"] == "state" && entry["state"] == "waiting" && entry["on"] == "time";
+    let begun = Instant::now();
+    while !log(&world, id).iter().any(due) {
+        assert!(begun.elapsed() < PATIENCE, "{:?}", log(&world, id).last());
+        std::thread::sleep(LOOK);
+    }
+    assert!(kill_pod(&world, id), "it keeps its own time while it lives");
+    kill(&host.door.pid);
+    host = Host::start(&world, &["--idle", "0"]);
+    // The script has no more to say, which is the end of the second attempt.
+    ended(&world, id, "failed", "killed while it waited");
+    let log = log(&world, id);
+    let until = log.iter().find(|entry| due(entry)).unwrap()["until"].as_u64().unwrap();
+    let again = log.iter().rev().find(|entry| entry["kind"] == "invoke").unwrap()["ts"].as_u64().unwrap();
+    assert!((until..until + 1_000).contains(&again), "due at {until}, went on at {again}");
+    drop(host);
+}
+
 fn begin(world: &World, name: &str) -> String {
     let dir = world.work().join(name);
     std::fs::create_dir(&dir).unwrap();
@@ -91,8 +121,9 @@ fn until_written(world: &World, id: &str, entries: usize, what: &str) {
 /// Whether there was one.
 fn kill_pod(world: &World, id: &str) -> bool {
     let log = log(world, id);
-    let pods = log.iter().filter(|entry| entry["kind"] == "opened" && entry["as"] == "pod");
-    let pid = pods.last().map(|opened| opened["pid"].clone());
+    let mut newest = log.iter().rev();
+    let opened = newest.find(|entry| entry["kind"] == "opened" && entry["as"] == "pod");
+    let pid = opened.map(|opened| opened["pid"].clone());
     let lives = |pid: &Value| Path::new(&format!("/proc/{pid}")).exists();
     pid.filter(lives).is_some_and(|pid| {
         kill(&pid);
@@ -101,10 +132,14 @@ fn kill_pod(world: &World, id: &str) -> bool {
 }
 
 fn completed(world: &World, id: &str, what: &str) -> Value {
+    ended(world, id, "completed", what)
+}
+
+fn ended(world: &World, id: &str, wanted: &str, what: &str) -> Value {
     let begun = Instant::now();
     loop {
         let job = world.json(&["job", "show", id, "--json"])["data"]["job"].clone();
-        if job["status"] == "completed" {
+        if job["status"] == wanted {
             return job;
         }
         assert!(begun.elapsed() < PATIENCE, "{what}: {job}");

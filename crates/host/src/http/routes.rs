@@ -130,7 +130,7 @@ pub const ROUTES: &[Route] = &[
     ),
     get("/v1/asks", "asks", "Open questions of all threads", &[]),
     post("/v1/asks/{id}", "asks/answer", "Answers a question", &[must("decision", Any), may("note", Text)]),
-    get("/v1/jobs", "jobs", "Jobs, the one that changed last first", &[]),
+    get("/v1/jobs", "jobs", "Jobs, the one that changed last first", &[may("limit", Number)]),
     post(
         "/v1/jobs",
         "jobs/start",
@@ -156,7 +156,7 @@ pub const ROUTES: &[Route] = &[
         "Says how far a job is",
         &[must("progress", Number), may("detail", Text)],
     ),
-    get("/v1/status", "status", "All jobs at a glance", &[]),
+    get("/v1/status", "status", "The newest jobs at a glance", &[may("limit", Number)]),
     get("/v1/pods", "pods", "Live pods", &[]),
     get("/v1/pods/{name}", "pods/get", "One live pod", &[]),
     post(
