@@ -208,7 +208,31 @@ fn main() -> ExitCode {
     }
 }
 
+impl Command {
+    /// Whether it has to do with what pods do, so that it is time to go on with jobs that nobody has.
+    fn is_about_pods(&self) -> bool {
+        matches!(
+            self,
+            Command::Exec(_)
+                | Command::Attach(_)
+                | Command::Ps(_)
+                | Command::Top(_)
+                | Command::Spawn(_)
+                | Command::Send(_)
+                | Command::Asks(_)
+                | Command::Answer(_)
+                | Command::Thread(_)
+                | Command::Job(_)
+        )
+    }
+}
+
 fn run(command: Command, around: &Surroundings, screen: &Screen) -> Result<Exit, Failure> {
+    if command.is_about_pods()
+        && let Err(e) = minke_host::wake(&around.home()?.paths)
+    {
+        screen.note(&format!("jobs are due, and a host cannot be started for them: {e}"));
+    }
     match command {
         Command::Ps(ps) => return ps::run(&ps, around, screen),
         Command::Read(read) => return read::run(&read, around, screen),

@@ -258,7 +258,7 @@ pub async fn ensure(paths: &Paths) -> Result<HostInfo, HostError> {
 /// The exit code of a host whose place is taken.
 const TAKEN: i32 = 75;
 
-fn start(paths: &Paths) -> io::Result<Child> {
+pub(crate) fn start(paths: &Paths) -> io::Result<Child> {
     let log = OpenOptions::new()
         .write(true)
         .create(true)

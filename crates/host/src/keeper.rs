@@ -81,6 +81,8 @@ pub(crate) async fn keep(engine: Engine, mut stop: watch::Receiver<bool>) {
 #[derive(Default)]
 struct Keeping {
     known: Known,
+    /// What was last noted for others.
+    marked: Option<bool>,
     tries: Tries,
     starting: JoinSet<(SessionId, Result<(), Fault>)>,
 }
@@ -89,7 +91,9 @@ impl Keeping {
     /// Starts who is due, as far as there is room, and says when to look again.
     fn begin(&mut self, engine: &Engine) -> Instant {
         let now = now();
-        engine.keeper.due.store(self.known.due(), Ordering::Relaxed);
+        let due = self.known.due();
+        engine.keeper.due.store(due, Ordering::Relaxed);
+        self.mark(engine, due);
         self.tries.0.retain(|session, tried| tried.begun || self.known.has(*session));
         let mut candidates = self.known.candidates();
         for one in &mut candidates {
@@ -112,6 +116,17 @@ impl Keeping {
         let usual = if more { usual.min(Instant::now() + GLANCE_CROWDED) } else { usual };
         let wait = |next: Millis| Instant::now() + Duration::from_millis(next.saturating_sub(now));
         next.map_or(usual, |next| usual.min(wait(next)))
+    }
+
+    /// So that any command knows that a host is needed, when this one is gone.
+    fn mark(&mut self, engine: &Engine, due: bool) {
+        if self.marked == Some(due) {
+            return;
+        }
+        if let Err(e) = crate::owed::set(&engine.home.paths, due) {
+            eprintln!("cannot note that jobs are open: {e}");
+        }
+        self.marked = Some(due);
     }
 
     /// Until that time, or until something has happened.

@@ -23,6 +23,7 @@ mod look;
 mod message;
 mod metrics;
 mod openapi;
+mod owed;
 mod pods;
 mod prompt;
 mod refused;
@@ -48,6 +49,7 @@ pub use frames::{
 pub use instance::{Ended, HostError, HostInfo, Instance, Options, ensure, run, running};
 pub use lists::Found;
 pub use openapi::document;
+pub use owed::{Owed, owed, wake};
 pub use request::{KINDS, ThreadName, ThreadRequest};
 pub use room::{Held, clear};
 pub use rpc::Rpc;

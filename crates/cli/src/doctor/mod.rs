@@ -1,12 +1,13 @@
 //! `minke doctor`: what this machine gives to pods, what is missing, and what to do about it.
 //!
 //! Here: what a finding is, and how findings are shown. Elsewhere: fences and what the kernel offers (`fences`,
-//! `kernel`), directories (`places`), programs (`programs`), the model and keys (`models`). Described in
+//! `kernel`), directories (`places`), programs (`programs`), the model and keys (`models`), jobs (`jobs`). Described in
 //! `docs/doctor.md`.
 //! Invariant: it looks and tries, and leaves nothing behind (`doctor_makes_nothing`); it never shows a key
 //! (`doctor_says_where_a_key_is_and_not_what_it_is`).
 
 mod fences;
+mod jobs;
 mod kernel;
 mod models;
 mod places;
@@ -88,7 +89,8 @@ pub(crate) fn run(_: &Doctor, around: &Surroundings, screen: &Screen) -> Result<
     let programs = programs::look(around);
     let places = places::look(&paths, around);
     let (model, providers) = models::look(&paths, around);
-    let looks = [&sandbox, &programs, &places, &model, &providers];
+    let jobs = jobs::look(&paths, around);
+    let looks = [&sandbox, &programs, &places, &model, &providers, &jobs];
     let findings: Vec<&Finding> = looks.iter().flat_map(|look| &look.findings).collect();
     let problems: Vec<&Finding> = of(&findings, State::Problem);
     let done = if problems.is_empty() { Exit::Done } else { Exit::Failed };
@@ -103,6 +105,7 @@ pub(crate) fn run(_: &Doctor, around: &Surroundings, screen: &Screen) -> Result<
             "directories": places.value,
             "model": model.value,
             "providers": providers.value,
+            "jobs_due": jobs.value,
             "notes": json(&of(&findings, State::Note)),
             "problems": json(&problems),
             "took_ms": u64::try_from(took.as_millis()).unwrap_or(u64::MAX),

@@ -4,9 +4,9 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
-use crate::http::Host;
+use crate::http::{Door, Host};
 use crate::world::{World, commands_are_held, kill};
 
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -94,6 +94,47 @@ fn whoever_dies_a_job_goes_on_when_it_is_due() {
     let again = log.iter().rev().find(|entry| entry["kind"] == "invoke").unwrap()["ts"].as_u64().unwrap();
     assert!((until..until + 1_000).contains(&again), "due at {until}, went on at {again}");
     drop(host);
+}
+
+#[test]
+fn the_next_command_starts_a_host_for_what_is_owed() {
+    let world = World::new();
+    let busy = "[[turn]]\nerror = { status = 529, message = 'busy', retry_after_s = 7200 }\n";
+    world.write("s.toml", busy);
+    let host = Host::start(&world, &["--idle", "0"]);
+    let dir = world.work().to_str().unwrap().to_owned();
+    let mandate = r#"{"retry":{"max":1,"base_ms":3000,"jitter":false}}"#;
+    let args =
+        ["job", "run", "do it", "--json", "--name", "due", "--cwd", &dir, "--model", "scripted:s.toml"];
+    let id = world.json(&[&args[..], &["--mandate", mandate]].concat())["thread_id"].clone();
+    let id = id.as_str().unwrap();
+    assert_eq!(world.json(&["doctor", "--json"])["jobs_due"], json!([]), "a host runs");
+    ended(&world, id, "waiting", "it is tried again later");
+    let mark = world.home().join("data/jobs.owed");
+    assert!(mark.exists());
+    assert!(kill_pod(&world, id));
+    let pid = host.door.pid.clone();
+    drop(host);
+    // It looks, and starts nobody.
+    let begun = Instant::now();
+    let due = loop {
+        let due = world.json(&["doctor", "--json"])["jobs_due"].clone();
+        if due != json!([]) {
+            break due;
+        }
+        assert!(begun.elapsed() < PATIENCE);
+        std::thread::sleep(LOOK * 20);
+    };
+    assert_eq!((&due[0]["name"], &due[0]["id"]), (&json!("due"), &json!(id)), "{due}");
+    ended(&world, id, "failed", "whoever asked started a host");
+    let next = Door::of(&world).pid;
+    assert_ne!(next, pid);
+    let begun = Instant::now();
+    while mark.exists() {
+        assert!(begun.elapsed() < PATIENCE, "nothing is owed any more");
+        std::thread::sleep(LOOK);
+    }
+    kill(&next);
 }
 
 fn begin(world: &World, name: &str) -> String {
