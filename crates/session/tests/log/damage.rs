@@ -8,11 +8,7 @@ use proptest::prelude::*;
 
 use crate::disk::SimDisk;
 use crate::support::{alert, all, file, id, lines, make, reopen, step, store, whole_steps};
-
-/// How many random mutations are tried, in four tests that run side by side; `MINKE_MUTATIONS` asks for more.
-const MUTATIONS: u64 = 100_000;
-/// The size of the log whose every byte is flipped in the ordinary run; `MINKE_FLIP_BYTES` asks for more.
-const FLIP_BYTES: usize = 4 * 1024;
+use crate::world::{CASES, FLIP_BYTES, MUTATIONS, STRIDE};
 
 fn asked(variable: &str, usual: u64) -> u64 {
     std::env::var(variable).ok().and_then(|text| text.parse().ok()).unwrap_or(usual)
@@ -47,7 +43,7 @@ fn sample(steps: u64) -> Vec<u8> {
 fn a_log_torn_at_every_byte_opens_with_its_good_prefix() {
     let log = sample(6);
     let (disk, store) = with_log(&log);
-    for cut in 0..=log.len() {
+    for cut in (0..=log.len()).step_by(STRIDE) {
         again(&disk, &log[..cut]);
         let (good, entries) = whole_steps(&log, cut);
         let open = reopen(&store, id(1));
@@ -314,7 +310,7 @@ pub(crate) fn read_anything(log: &[u8], head: &[u8]) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: CASES, ..ProptestConfig::default() })]
 
     #[test]
     fn arbitrary_bytes_are_read_without_panic(bytes in proptest::collection::vec(any::<u8>(), 0..600)) {

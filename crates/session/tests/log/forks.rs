@@ -5,6 +5,7 @@ use minke_session::{FileStore, Fork, Store, StoreError, verify};
 
 use crate::disk::{Fault, Plan, SimDisk};
 use crate::support::{alert, carry, file, forked, id, lines, make, reopen, segment, start, step, store};
+use crate::world::STRIDE;
 
 /// A fork with the two entries that every fork begins with.
 fn fork(store: &FileStore, parent: u64, at: Option<u64>, new: u64) -> Result<Vec<u64>, StoreError> {
@@ -142,7 +143,7 @@ fn a_marker_of_a_fork_that_never_was_does_not_bind() {
 #[test]
 fn a_fork_killed_anywhere_is_whole_or_not_there_and_its_parent_is_kept_for_it() {
     for (fault, cut) in [(Fault::KillBefore, None), (Fault::KillAfter, Some(3)), (Fault::Io, None)] {
-        for at in 0.. {
+        for at in (0..).step_by(STRIDE) {
             let disk = SimDisk::new();
             let entries = make(&store(&disk), id(1), 2);
             let process = disk.process();

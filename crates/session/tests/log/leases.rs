@@ -2,18 +2,14 @@
 
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
-use std::sync::Arc;
 
-use minke_session::{FileStore, RealDisk, Store, StoreError};
+use minke_session::{Store, StoreError};
 
 use crate::support::{alert, id, make, opened, reopen, step};
+use crate::world::real;
 
 /// Set for the process that only holds a lease until it is killed.
 const HOLD: &str = "MINKE_TEST_HOLD_LEASE";
-
-fn real(home: &std::path::Path) -> FileStore {
-    FileStore::new(Arc::new(RealDisk), home.join("sessions"))
-}
 
 #[test]
 fn a_second_writer_is_told_who_holds_the_session() {

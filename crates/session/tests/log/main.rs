@@ -14,5 +14,7 @@ mod faults;
 mod forks;
 mod leases;
 mod passing;
+mod space;
 mod support;
+mod world;
 mod writing;

@@ -1,0 +1,187 @@
+//! A PostgreSQL server of a test's own: on a Unix socket in a temporary directory, no TCP, gone with the test.
+//!
+//! It syncs for real, and it can die as by a power cut (`-m immediate`), be stopped and go on. A server refuses to run as
+//! root, so there it runs as the user whom the package made. Without the programs the test says that it was skipped.
+//! Needs nothing of the workspace, so that other crates' tests take it by path.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError, mpsc};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// How long the server may take to come up on a busy machine.
+const COMES_UP: Duration = Duration::from_secs(60);
+/// The user whom the package makes.
+const USER: &str = "postgres";
+
+/// A server and its data.
+pub struct Server {
+    bin: PathBuf,
+    home: tempfile::TempDir,
+    /// Its process, and the thread that started it: the kernel ends a server with the thread, so the thread waits for it.
+    child: Mutex<Option<(u32, JoinHandle<()>)>>,
+}
+
+/// Where the programs are, the newest first.
+fn programs() -> Option<PathBuf> {
+    let mut found: Vec<(u32, PathBuf)> = std::fs::read_dir("/usr/lib/postgresql")
+        .into_iter()
+        .flatten()
+        .flatten()
+        .filter_map(|version| Some((version.file_name().to_str()?.parse().ok()?, version.path().join("bin"))))
+        .filter(|(_, bin)| bin.join("initdb").exists() && bin.join("postgres").exists())
+        .collect();
+    found.sort();
+    found.pop().map(|(_, bin)| bin)
+}
+
+impl Server {
+    /// `None`, said aloud, where PostgreSQL is not installed; with `MINKE_NO_SKIP` that is a failure.
+    pub fn start() -> Option<Server> {
+        let Some(bin) = programs() else {
+            assert!(std::env::var_os("MINKE_NO_SKIP").is_none(), "SKIPPED: PostgreSQL is not installed");
+            eprintln!("SKIPPED: PostgreSQL is not installed (Debian: `apt-get install postgresql`)");
+            return None;
+        };
+        let home = tempfile::Builder::new().prefix("minke-pg-").tempdir().expect("a temporary directory");
+        let server = Server { bin, home, child: Mutex::new(None) };
+        server.make().unwrap_or_else(|e| panic!("a database cannot be made: {e}"));
+        server.up();
+        Some(server)
+    }
+
+    fn data(&self) -> PathBuf {
+        self.home.path().join("data")
+    }
+
+    /// The directory of the socket.
+    pub fn socket(&self) -> &Path {
+        self.home.path()
+    }
+
+    /// The address for `--store`.
+    pub fn address(&self) -> String {
+        format!("postgres://minke@/postgres?host={}", self.home.path().display())
+    }
+
+    fn program(&self, name: &str) -> Command {
+        let program = self.bin.join(name);
+        // A test that is killed takes its server along.
+        let mut command = Command::new("setpriv");
+        command.args(["--pdeathsig", "QUIT"]);
+        if is_root() {
+            command.args(["--reuid", USER, "--regid", USER, "--clear-groups"]);
+        }
+        command.arg(program).current_dir("/").stdin(Stdio::null()).stdout(Stdio::null());
+        command
+    }
+
+    fn make(&self) -> io::Result<()> {
+        if is_root() {
+            let owned = Command::new("chown").arg(USER).arg(self.home.path()).status()?;
+            assert!(owned.success(), "the user `{USER}` is missing");
+        }
+        let data = self.data();
+        let made = self
+            .program("initdb")
+            .args(["-A", "trust", "-U", "minke", "-E", "UTF8", "--locale=C", "--no-sync", "-D"])
+            .arg(&data)
+            .stderr(Stdio::piped())
+            .output()?;
+        assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+        Ok(())
+    }
+
+    fn child(&self) -> MutexGuard<'_, Option<(u32, JoinHandle<()>)>> {
+        self.child.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Starts it and waits until it answers.
+    pub fn up(&self) {
+        let log = std::fs::File::options().create(true).append(true).open(self.home.path().join("log"));
+        let mut command = self.program("postgres");
+        command
+            .arg("-D")
+            .arg(self.data())
+            .arg("-k")
+            .arg(self.home.path())
+            .args(["-c", "listen_addresses=", "-c", "fsync=on", "-c", "max_connections=300"])
+            .args(["-c", "shared_buffers=32MB"])
+            .stderr(log.map_or(Stdio::null(), Stdio::from));
+        let (tell, told) = mpsc::channel();
+        let waits = std::thread::spawn(move || {
+            let mut child = command.spawn().unwrap_or_else(|e| panic!("the database cannot be started: {e}"));
+            drop(tell.send(child.id()));
+            drop(child.wait());
+        });
+        let pid = told.recv().expect("the database was started");
+        *self.child() = Some((pid, waits));
+        let until = Instant::now() + COMES_UP;
+        while !self.answers() {
+            assert!(Instant::now() < until, "the database does not come up:\n{}", self.said());
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    fn answers(&self) -> bool {
+        let asked = self.program("pg_isready").arg("-q").arg("-h").arg(self.home.path()).status();
+        asked.is_ok_and(|status| status.success())
+    }
+
+    /// The end of what the server has written.
+    pub fn said(&self) -> String {
+        let log = std::fs::read_to_string(self.home.path().join("log")).unwrap_or_default();
+        let lines: Vec<&str> = log.lines().rev().take(20).collect();
+        lines.into_iter().rev().collect::<Vec<_>>().join("\n")
+    }
+
+    /// Ends it as a power cut would: nothing is written any more.
+    pub fn die(&self) {
+        let Some((pid, waits)) = self.child().take() else { return };
+        assert!(signal(pid, "QUIT"), "the database could not be ended");
+        drop(waits.join());
+    }
+
+    /// Dies, and comes up again from its journal.
+    pub fn restart(&self) {
+        self.die();
+        self.up();
+    }
+
+    /// One value of one row, as text.
+    pub fn ask(&self, sql: &str) -> String {
+        let asked = self
+            .program("psql")
+            .args(["-X", "-A", "-t", "-q", "-U", "minke", "-d", "postgres", "-v", "ON_ERROR_STOP=1", "-h"])
+            .arg(self.home.path())
+            .arg("-c")
+            .arg(sql)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .output()
+            .unwrap_or_else(|e| panic!("psql: {e}"));
+        assert!(asked.status.success(), "{sql}: {}", String::from_utf8_lossy(&asked.stderr));
+        String::from_utf8_lossy(&asked.stdout).trim().to_owned()
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        if let Some((pid, waits)) = self.child().take()
+            && signal(pid, "QUIT")
+        {
+            drop(waits.join());
+        }
+    }
+}
+
+fn signal(pid: u32, name: &str) -> bool {
+    Command::new("kill").arg(format!("-{name}")).arg(pid.to_string()).status().is_ok_and(|s| s.success())
+}
+
+fn is_root() -> bool {
+    let asked = Command::new("id").arg("-u").output();
+    asked.is_ok_and(|id| id.stdout.trim_ascii() == b"0")
+}
