@@ -9,6 +9,7 @@ pub(crate) use minke_host::{ids, now, seed};
 use minke_protocol::ClientInfo;
 use minke_registry::Paths;
 use minke_session::{FileStore, RealDisk, TwoPlaces};
+use minke_store_postgres::{Chosen, SettingsError};
 
 use crate::failure::{Exit, Failure};
 
@@ -60,7 +61,7 @@ impl Surroundings {
     pub(crate) fn home(&self) -> Result<Home, Failure> {
         let paths = self.paths()?;
         paths.create()?;
-        let store = self.both(&paths);
+        let store = self.both(&paths)?;
         Ok(Home { paths, store: Arc::new(store) })
     }
 
@@ -68,18 +69,30 @@ impl Surroundings {
     pub(crate) fn passing_home(&self) -> Result<Home, Failure> {
         let paths = self.paths()?;
         paths.create()?;
-        let store = self.both(&paths);
+        let store = self.both(&paths)?;
         store.sweep()?;
         Ok(Home { paths, store: Arc::new(store.in_passing()) })
     }
 
-    fn both(&self, paths: &Paths) -> TwoPlaces {
-        TwoPlaces::new(self.file_store(paths), FileStore::new(Arc::new(RealDisk), paths.passing()))
+    /// The store that was chosen instead of files, by `--store` or the environment.
+    pub(crate) fn chosen(&self) -> Option<Chosen> {
+        Chosen::find(|name| self.variable(name))
+    }
+
+    fn both(&self, paths: &Paths) -> Result<TwoPlaces, Failure> {
+        let passing = FileStore::new(Arc::new(RealDisk), paths.passing());
+        Ok(match self.chosen() {
+            None => TwoPlaces::new(FileStore::new(Arc::new(RealDisk), paths.sessions()), passing),
+            Some(chosen) => TwoPlaces::new(chosen.open(&paths.data).map_err(unusable)?, passing),
+        })
     }
 
     /// The sessions as files, for those who mend them.
-    pub(crate) fn file_store(&self, paths: &Paths) -> FileStore {
-        FileStore::new(Arc::new(RealDisk), paths.sessions())
+    pub(crate) fn file_store(&self, paths: &Paths) -> Result<FileStore, Failure> {
+        Ok(match self.chosen() {
+            None => FileStore::new(Arc::new(RealDisk), paths.sessions()),
+            Some(chosen) => chosen.open(&paths.data).map_err(unusable)?.files().clone(),
+        })
     }
 
     /// The nearest ancestor of a directory that holds `.minke/` or `.git`, else the directory itself. Never one that holds
@@ -88,6 +101,16 @@ impl Surroundings {
         let home = std::env::home_dir().and_then(|home| home.canonicalize().ok());
         workspace_below(cwd, home.as_deref())
     }
+}
+
+fn unusable(error: SettingsError) -> Failure {
+    let failure = Failure::new(Exit::Usage, "the store cannot be used");
+    let hint = "MINKE_STORE or --store is like `postgres://user@host/database`; docs/store.md says more";
+    match &error {
+        SettingsError::Io { source, .. } => failure.why(format!("{error}: {source}")),
+        _ => failure.why(error),
+    }
+    .hint(hint)
 }
 
 fn workspace_below(cwd: &Path, home: Option<&Path>) -> PathBuf {

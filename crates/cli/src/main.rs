@@ -47,6 +47,7 @@ mod skills;
 mod spawn;
 mod spoken;
 mod stop;
+mod store;
 mod streams;
 mod tail;
 mod thread;
@@ -186,6 +187,10 @@ fn main() -> ExitCode {
         Ok(minke) => minke,
         Err(error) => return show_usage(&error),
     };
+    if let Some(failure) = store::choose(&minke.common) {
+        Screen::plain(&minke.common).fail(&failure);
+        return failure.exit.into();
+    }
     let around = match Surroundings::look() {
         Ok(around) => around,
         Err(failure) => {

@@ -54,6 +54,7 @@ pub(crate) fn run(pod: Pod, around: &Surroundings) -> Result<ExitCode, Failure> 
         ready,
         ticket: pod.ticket,
         paths,
+        store: around.chosen(),
         signals: true,
         helper: Some(minke_driver::Helper::default()),
     };

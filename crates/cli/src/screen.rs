@@ -24,6 +24,10 @@ pub(crate) struct Common {
     /// Colour the output
     #[arg(long, global = true, value_enum, default_value_t)]
     pub(crate) color: ColorWish,
+    /// Keep sessions in PostgreSQL instead of files: postgres://user@host/database. Better in the variable MINKE_STORE,
+    /// which no list of processes shows
+    #[arg(long, global = true, value_name = "ADDRESS")]
+    pub(crate) store: Option<String>,
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]

@@ -6,7 +6,6 @@
 //! Invariant: a method with an `op_id` is acted on once, however often it is delivered
 //! (`a_message_to_a_sleeping_session_is_run_once`).
 
-use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -19,7 +18,7 @@ use minke_record::{
     SessionId, SessionStart,
 };
 use minke_registry::{Paths, RegistryError, Row, Runtime};
-use minke_session::{AppendError, Damage, OpenLog, Sealed, Store, StoreError, SyncError};
+use minke_session::{AppendError, Damage, OpenLog, Sealed, Store, StoreError, SyncError, Writer};
 use serde_json::Value;
 use thiserror::Error;
 
@@ -114,9 +113,9 @@ async fn wake_by_whom_it_may(
         let (launched, before) = wake(home, session, step).await?;
         return Ok(Delivered::Visited { pod: launched.ready.name.clone(), launched: Some(launched), before });
     };
-    let (before, lease) = write_visit(home, session, step)?;
+    let (before, writer) = write_visit(home, session, step)?;
     // What was written counts when the pod boots, whoever starts it.
-    drop(lease);
+    drop(writer);
     let restored = restore(home, &keeper, session).await?;
     Ok(Delivered::Visited { pod: restored.name, launched: None, before })
 }
@@ -230,20 +229,21 @@ pub async fn wake(
     session: SessionId,
     step: &VisitStep<'_>,
 ) -> Result<(Launched, Option<Position>), DeliverError> {
-    let (before, lease) = write_visit(home, session, step)?;
+    let (before, writer) = write_visit(home, session, step)?;
+    let lease = writer.into_lease().map_err(|source| DeliverError::Lease { session, source })?;
     Ok((launch(&home.paths, session, lease).await?, before))
 }
 
 /// Writes a visit and lets go of the lease: for changes that wake nobody.
 pub fn visit(home: &Home, session: SessionId, step: &VisitStep<'_>) -> Result<(), DeliverError> {
-    write_visit(home, session, step).map(|(_, lease)| drop(lease))
+    write_visit(home, session, step).map(|(_, writer)| drop(writer))
 }
 
 fn write_visit(
     home: &Home,
     session: SessionId,
     step: &VisitStep<'_>,
-) -> Result<(Option<Position>, OwnedFd), DeliverError> {
+) -> Result<(Option<Position>, Box<dyn Writer>), DeliverError> {
     let OpenLog { mut writer, replay, alerts, damaged, .. } = home.store.open(session)?;
     if let Some(damage) = damaged {
         return Err(DeliverError::Damaged { session, damage });
@@ -256,8 +256,7 @@ fn write_visit(
         writer.append(step.entries, step.blobs).map_err(|source| DeliverError::Append { session, source })?;
         writer.syncer().sync().map_err(|source| DeliverError::Sync { session, source })?;
     }
-    let lease = writer.into_lease().map_err(|source| DeliverError::Lease { session, source })?;
-    Ok((before, lease))
+    Ok((before, writer))
 }
 
 fn alert(message: String, (seq, ts): (u64, Millis), after: u64) -> Draft {

@@ -103,7 +103,11 @@ impl BootError {
     fn failed(&self) -> Failed {
         let code = match self {
             BootError::Store(StoreError::NotFound { .. }) => ErrorCode::NotFound,
-            BootError::Store(StoreError::Held { .. })
+            BootError::Store(
+                StoreError::Held { .. }
+                | StoreError::HeldElsewhere { .. }
+                | StoreError::WorkspaceElsewhere { .. },
+            )
             | BootError::Registry(
                 RegistryError::DuplicateName { .. }
                 | RegistryError::SessionHeld { .. }

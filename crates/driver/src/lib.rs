@@ -54,6 +54,7 @@ pub use minke_exec::fence::Helper;
 use minke_record::SessionId;
 use minke_registry::Paths;
 use minke_session::{FileStore, RealDisk, Store, TwoPlaces};
+pub use minke_store_postgres::Chosen;
 
 /// Threads beside the loop, which end when they have nothing to do: each command is heard by one (16 in the background,
 /// 8 that calls wait for), the others read files.
@@ -70,6 +71,8 @@ pub struct PodArgs {
     /// The launcher sends a ticket there first: this pod was lent its scope.
     pub ticket: bool,
     pub paths: Paths,
+    /// The store that was chosen instead of files.
+    pub store: Option<Chosen>,
     /// Whether SIGTERM and SIGINT of this process are meant for this pod.
     pub signals: bool,
     /// The binary that puts up the walls around commands; without one nothing holds them, and none is offered.
@@ -103,8 +106,15 @@ impl Ending {
 /// Lives one pod's life: start, work, stop.
 pub fn run(args: PodArgs) -> std::io::Result<Ending> {
     let place = |path| FileStore::new(Arc::new(RealDisk), path);
-    let store = TwoPlaces::new(place(args.paths.sessions()), place(args.paths.passing()));
-    let store = store.beside(args.session);
+    let kept: Arc<dyn Store> = match &args.store {
+        None => Arc::new(place(args.paths.sessions())),
+        Some(chosen) => {
+            let store = chosen.open(&args.paths.data).map_err(std::io::Error::other)?;
+            store.on_loss(end_at_once);
+            Arc::new(store)
+        }
+    };
+    let store = TwoPlaces::over(kept, place(args.paths.passing())).beside(args.session);
     let passes = store.passes(args.session);
     let ending = run_on(args, Arc::new(store.clone()))?;
     // Only now has everything of this pod let go of the session.
@@ -112,6 +122,14 @@ pub fn run(args: PodArgs) -> std::io::Result<Ending> {
         eprintln!("error: a session that was to go with its pod could not be removed: {error}");
     }
     Ok(ending)
+}
+
+/// The session is another's, or may be: nothing is written any more, so nothing may be done any more. What runs in fences
+/// ends with this process, and whoever goes on finds a pod that died.
+#[expect(clippy::exit, reason = "the loop may wait for the very server that does not answer")]
+fn end_at_once(why: &str) {
+    eprintln!("error: {why}; this pod ends");
+    std::process::exit(i32::from(Ending::StorageLost.code()))
 }
 
 /// The same with the session in another store.

@@ -245,6 +245,8 @@ pub(crate) fn unread(error: StoreError) -> Refusal {
             ErrorCode::NotFound
         }
         StoreError::Held { .. }
+        | StoreError::HeldElsewhere { .. }
+        | StoreError::WorkspaceElsewhere { .. }
         | StoreError::Exists { .. }
         | StoreError::HasForks { .. }
         | StoreError::NoFork { .. } => ErrorCode::Conflict,

@@ -165,6 +165,9 @@ impl Keeping {
 }
 
 async fn started(engine: &Engine, session: SessionId) -> Result<(), Fault> {
+    if !crate::claims::claim(&engine.home, session).await? {
+        return Ok(());
+    }
     crate::room::make_way(&engine.home, session, &Actor::minke()).await?;
     let reached = reach(&engine.home, session).await?;
     engine.keep(reached.launched);

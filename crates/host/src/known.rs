@@ -37,6 +37,8 @@ pub(crate) struct Known {
     old: bool,
     /// When a session was last made or removed, as it was then.
     sessions: Option<SystemTime>,
+    /// Others make sessions too, and nothing on this machine shows it.
+    shared: bool,
 }
 
 #[derive(Debug)]
@@ -49,6 +51,7 @@ impl Known {
     /// Looks at everything if it is time for that, else at those who are at work.
     pub(crate) async fn look(&mut self, engine: &Engine) -> Result<(), Fault> {
         let home = engine.home.clone();
+        self.shared = home.store.is_shared();
         if self.looked.is_some() && Instant::now() < self.next_look() {
             let busy: Vec<SessionId> = self
                 .jobs
@@ -82,7 +85,7 @@ impl Known {
     /// When everything is to be looked at.
     pub(crate) fn next_look(&self) -> Instant {
         let Some((at, took)) = self.looked else { return Instant::now() };
-        let usual = match (self.old, self.jobs.is_empty()) {
+        let usual = match (self.old, self.jobs.is_empty() && !self.shared) {
             (true, _) => Duration::ZERO,
             (false, true) => LOOK_IDLE,
             (false, false) => LOOK_OPEN,
@@ -131,12 +134,10 @@ fn changed(home: &Home) -> Option<SystemTime> {
 fn seen(home: &Home, summaries: &[Summary]) -> Result<BTreeMap<SessionId, Job>, Fault> {
     let now: Millis = now();
     let mut jobs = BTreeMap::new();
+    let held = crate::claims::held(home, summaries)?;
     for summary in summaries {
-        let Some(session) = summary.session else { continue };
-        let held = match home.store.holder(session) {
-            Ok(holder) => holder.is_some(),
-            // Deleted since, or it cannot be read: nobody starts it.
-            Err(_) => continue,
+        let Some((session, held)) = summary.session.and_then(|id| Some((id, *held.get(&id)?))) else {
+            continue;
         };
         let asks = summary.open_asks() > 0;
         jobs.extend(summary.candidate(held, now).map(|candidate| (session, Job { candidate, asks })));

@@ -8,6 +8,7 @@
 mod answer;
 mod asks;
 mod changes;
+mod claims;
 mod engine;
 mod fault;
 mod frames;

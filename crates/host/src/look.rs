@@ -177,9 +177,8 @@ pub(crate) fn thread(home: &Home, summary: &Summary) -> Result<Option<Thread>, F
         Err(other) => return Err(other.into()),
     };
     let ephemeral = passes(home, session);
-    let place = if ephemeral { home.paths.passing() } else { home.paths.sessions() };
-    let path = place.join(session.to_string());
-    let Some(thread) = summary.thread(held, Some(path.to_string_lossy().into_owned())) else {
+    let path = home.store.lies_at(session).map(|path| path.to_string_lossy().into_owned());
+    let Some(thread) = summary.thread(held, path) else {
         return Ok(None);
     };
     let approval_mode = match thread.approval_mode.as_str() {

@@ -39,6 +39,8 @@ impl From<StoreError> for Fault {
             StoreError::NoSuchEntry { .. } => ErrorCode::InvalidRequest,
             StoreError::Exists { .. }
             | StoreError::Held { .. }
+            | StoreError::HeldElsewhere { .. }
+            | StoreError::WorkspaceElsewhere { .. }
             | StoreError::HasForks { .. }
             | StoreError::NoFork { .. }
             | StoreError::NewerFormat { .. } => ErrorCode::Conflict,

@@ -68,13 +68,24 @@ fn row_of(row: &Row<'_>) -> rusqlite::Result<Option<(SessionId, Known)>> {
     Ok(Some((session, Known { at: Position { seq, h }, stamp })))
 }
 
+/// How a log looks from outside.
+type Look<'a> = dyn Fn(SessionId) -> Result<Stamp, StoreError> + 'a;
+
 impl Index {
     /// Reads what is new in all sessions of a store.
     pub fn refresh(&mut self, store: &dyn Store) -> Result<Refreshed, IndexError> {
         let _lock = self.writing()?;
         let known = self.known()?;
-        let sessions: BTreeSet<SessionId> = store.list()?.into_iter().collect();
-        let mut done = self.read(store, &sessions, &known)?;
+        let stamps = store.stamps()?;
+        let sessions: BTreeSet<SessionId> = match &stamps {
+            Some(stamps) => stamps.keys().copied().collect(),
+            None => store.list()?.into_iter().collect(),
+        };
+        let look = |session| match stamps.as_ref().and_then(|stamps| stamps.get(&session)) {
+            Some(stamp) => Ok(*stamp),
+            None => store.stamp(session),
+        };
+        let mut done = self.read(store, &look, &sessions, &known)?;
         done.removed = self.remove(known.keys().filter(|session| !sessions.contains(session)))?;
         Ok(done)
     }
@@ -86,7 +97,7 @@ impl Index {
         for session in sessions {
             known.extend(self.known_of(*session)?.map(|one| (*session, one)));
         }
-        self.read(store, &sessions.iter().copied().collect(), &known)
+        self.read(store, &|session| store.stamp(session), &sessions.iter().copied().collect(), &known)
     }
 
     fn known(&self) -> Result<BTreeMap<SessionId, Known>, IndexError> {
@@ -112,13 +123,14 @@ impl Index {
     fn read(
         &mut self,
         store: &dyn Store,
+        look: &Look<'_>,
         sessions: &BTreeSet<SessionId>,
         known: &BTreeMap<SessionId, Known>,
     ) -> Result<Refreshed, IndexError> {
         let mut done = Refreshed { sessions: sessions.len(), ..Refreshed::default() };
         let mut tasks = Vec::new();
         for session in sessions {
-            match self.task(store, *session, known.get(session)) {
+            match self.task(look, *session, known.get(session)) {
                 Ok(task) => tasks.extend(task),
                 Err(IndexError::Store(StoreError::NotFound { .. })) => {}
                 Err(IndexError::Store(why)) => done.cannot(*session, why.to_string()),
@@ -157,11 +169,11 @@ impl Index {
     /// What is to be read of a session, if it looks different.
     fn task(
         &self,
-        store: &dyn Store,
+        look: &Look<'_>,
         session: SessionId,
         known: Option<&Known>,
     ) -> Result<Option<Task>, IndexError> {
-        let stamp = store.stamp(session)?;
+        let stamp = look(session)?;
         if known.is_some_and(|known| known.stamp == stamp && stamp.modified.is_some()) {
             return Ok(None);
         }
@@ -190,7 +202,76 @@ impl Index {
             }
         }
         done.read += updates.len();
+<<<<<<< HEAD
         self.write(updates)
+=======
+        self.write(updates)?;
+        done.removed = self.remove(known.keys().filter(|session| !sessions.contains(session)))?;
+        Ok(done)
+    }
+
+    fn known(&self) -> Result<BTreeMap<SessionId, Known>, IndexError> {
+        let failed = self.failed("read");
+        let mut rows = self
+            .connection
+            .prepare("select id, seq, h, file, bytes, modified from session")
+            .map_err(&failed)?;
+        let known = rows.query_map([], |row| {
+            let (id, h): (String, String) = (row.get(0)?, row.get(2)?);
+            let stamp = Stamp {
+                file: row.get(3)?,
+                bytes: row.get::<_, i64>(4)?.cast_unsigned(),
+                modified: row.get::<_, Option<i64>>(5)?.map(i64::cast_unsigned),
+            };
+            Ok((id, h, row.get::<_, i64>(1)?.cast_unsigned(), stamp))
+        });
+        let mut found = BTreeMap::new();
+        for row in known.map_err(&failed)? {
+            let (id, h, seq, stamp) = row.map_err(&failed)?;
+            // A row that says nothing sensible is read anew.
+            if let (Ok(session), Ok(h)) = (id.parse(), serde_json::from_value(h.into())) {
+                found.insert(session, Known { at: Position { seq, h }, stamp });
+            }
+        }
+        Ok(found)
+    }
+
+    /// What is new in a session, if anything is.
+    fn update(
+        &self,
+        store: &dyn Store,
+        session: SessionId,
+        known: Option<&Known>,
+        stamp: Option<Stamp>,
+    ) -> Result<Found, IndexError> {
+        // Before it is read: what is written meanwhile is found the next time.
+        let stamp = stamp.map_or_else(|| store.stamp(session), Ok)?;
+        if known.is_some_and(|known| known.stamp == stamp && stamp.modified.is_some()) {
+            return Ok(Found::Same);
+        }
+        let reader = store.reader(session)?;
+        let mut summary = Summary::default();
+        let mut anew = true;
+        if let Some(known) = known
+            && reader.position(known.at.seq)? == Some(known.at)
+            && let Some(kept) = self.summary(session)?
+        {
+            (summary, anew) = (kept, false);
+        }
+        let from = summary.seq.map_or(0, |seq| seq + 1);
+        let (mut said, mut at) = (Vec::new(), known.filter(|_| !anew).map(|known| known.at));
+        let end = reader.scan(from, &mut |sealed: Sealed| {
+            summary.apply(&sealed.entry);
+            at = Some(Position { seq: sealed.entry.seq, h: sealed.entry.h });
+            said.extend(words(&sealed.entry));
+            ControlFlow::Continue(())
+        })?;
+        Ok(match (at, end) {
+            (Some(at), _) => Found::New(Box::new(Update { session, summary, at, stamp, said, anew })),
+            (None, ScanEnd::Damaged(damage)) => Found::Nothing(damage.to_string()),
+            (None, _) => Found::Nothing("its log has no whole entry".to_owned()),
+        })
+>>>>>>> cb55a3c (Hosts on several machines share a store: --store, labels, claims; the same log in PostgreSQL for the binary)
     }
 
     pub(crate) fn summary(&self, session: SessionId) -> Result<Option<Summary>, IndexError> {

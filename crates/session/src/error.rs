@@ -40,6 +40,10 @@ pub enum StoreError {
     Exists { id: SessionId },
     #[error("session {id} is held by {who}")]
     Held { id: SessionId, who: Holder },
+    #[error("session {id} is held by {who}, which belongs to another home of this store")]
+    HeldElsewhere { id: SessionId, who: Holder },
+    #[error("the workspace of session {id} is on `{label}`, and this is `{here}`")]
+    WorkspaceElsewhere { id: SessionId, label: String, here: String },
     #[error("the descriptor that was handed on is not the lease of session {id}")]
     NotTheLease { id: SessionId },
     #[error(
@@ -78,6 +82,15 @@ impl StoreError {
             StoreError::NotFound { .. } => "`minke ps --all` lists the sessions".to_owned(),
             StoreError::Exists { .. } => "use another id".to_owned(),
             StoreError::Held { .. } => "send to that pod, or stop it first".to_owned(),
+            StoreError::HeldElsewhere { who, .. } => match &who.host {
+                Some(host) => format!("talk to it on {host}, or stop it there first"),
+                None => "talk to it where it runs, or stop it there first".to_owned(),
+            },
+            StoreError::WorkspaceElsewhere { label, .. } => {
+                format!(
+                    "talk to it on {label}; machines that share workspaces say so by the same MINKE_STORE_LABEL"
+                )
+            }
             StoreError::NotTheLease { .. } => {
                 "start the pod through `minke`, which hands on the lease".to_owned()
             }
@@ -172,6 +185,10 @@ fn hint_for(error: &io::Error) -> String {
         }
         io::ErrorKind::PermissionDenied => "check owner and mode of that path".to_owned(),
         io::ErrorKind::NotFound => "somebody removed it; `minke paths` shows where sessions lie".to_owned(),
+        io::ErrorKind::NotConnected | io::ErrorKind::TimedOut => {
+            "check that the database of MINKE_STORE runs and can be reached".to_owned()
+        }
+        io::ErrorKind::StaleNetworkFileHandle => "another process goes on with it".to_owned(),
         _ => "check the disk".to_owned(),
     }
 }

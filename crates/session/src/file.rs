@@ -259,6 +259,10 @@ impl Store for FileStore {
         log.io("read the lease of", lease::holder(self.disk(), &log.dir))
     }
 
+    fn lies_at(&self, id: SessionId) -> Option<PathBuf> {
+        Some(self.path(id))
+    }
+
     fn fork(&self, fork: Fork<'_>) -> Result<Box<dyn Writer>, StoreError> {
         fork::fork(self, fork)
     }

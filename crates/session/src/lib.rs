@@ -33,6 +33,6 @@ pub use file::FileStore;
 pub use passing::TwoPlaces;
 pub use repair::{Stretch, Survey, salvage, survey};
 pub use store::{
-    Fork, ForkStep, Holder, OpenLog, Page, Reader, ScanEnd, Sealed, Stamp, Store, Syncer, Writer,
+    Fork, ForkStep, Holder, OpenLog, Page, Reader, ScanEnd, Sealed, Stamp, Standing, Store, Syncer, Writer,
 };
 pub use verify::{PROBLEMS, Problem, Verification, verify};

@@ -5,27 +5,41 @@
 //! Promise: a session that passes is gone when its pod is, with everybody below it; nothing that is kept is ever touched
 //! (`what_passes_goes_with_its_pod_and_what_is_kept_stays`).
 
+use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::os::fd::OwnedFd;
+use std::path::PathBuf;
+use std::sync::Arc;
 
 use minke_record::{Blob, BlobRef, Draft, Holder as Life, Kind, SessionId};
 
 use crate::error::StoreError;
 use crate::file::FileStore;
-use crate::store::{Fork, Holder, OpenLog, Reader, Sealed, Stamp, Store, Writer};
+use crate::store::{Fork, Holder, OpenLog, Reader, Sealed, Stamp, Standing, Store, Writer};
 
 /// A store that looks in both places.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct TwoPlaces {
-    kept: FileStore,
+    kept: Arc<dyn Store>,
     passing: FileStore,
     /// Where new sessions are made.
     passes: bool,
 }
 
+impl std::fmt::Debug for TwoPlaces {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("TwoPlaces").field("passing", &self.passing).finish_non_exhaustive()
+    }
+}
+
 impl TwoPlaces {
     /// New sessions are kept.
-    pub fn new(kept: FileStore, passing: FileStore) -> TwoPlaces {
+    pub fn new(kept: impl Store + 'static, passing: FileStore) -> TwoPlaces {
+        TwoPlaces::over(Arc::new(kept), passing)
+    }
+
+    /// The same where others know the first place, too.
+    pub fn over(kept: Arc<dyn Store>, passing: FileStore) -> TwoPlaces {
         TwoPlaces { kept, passing: passing.unsynced(), passes: false }
     }
 
@@ -87,14 +101,14 @@ impl TwoPlaces {
             if lived { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         });
         let over = match parent {
-            Some(parent) => self.of(parent).existing(parent).is_err(),
+            Some(parent) => self.of(parent).stamp(parent).is_err(),
             None => lived,
         };
         read.is_ok() && !held && over
     }
 
-    fn of(&self, id: SessionId) -> &FileStore {
-        if self.passes(id) { &self.passing } else { &self.kept }
+    fn of(&self, id: SessionId) -> &dyn Store {
+        if self.passes(id) { &self.passing } else { &*self.kept }
     }
 }
 
@@ -105,7 +119,7 @@ impl Store for TwoPlaces {
         step: Vec<Draft>,
         blobs: Vec<Blob>,
     ) -> Result<Box<dyn Writer>, StoreError> {
-        let place = if self.passes { &self.passing } else { &self.kept };
+        let place: &dyn Store = if self.passes { &self.passing } else { &*self.kept };
         place.create(id, step, blobs)
     }
 
@@ -131,6 +145,26 @@ impl Store for TwoPlaces {
 
     fn stamp(&self, id: SessionId) -> Result<Stamp, StoreError> {
         self.of(id).stamp(id)
+    }
+
+    fn stamps(&self) -> Result<Option<BTreeMap<SessionId, Stamp>>, StoreError> {
+        self.kept.stamps()
+    }
+
+    fn standing(&self, ids: &[SessionId]) -> Result<Vec<Standing>, StoreError> {
+        self.kept.standing(ids)
+    }
+
+    fn claim(&self, ids: &[SessionId]) -> Result<Vec<SessionId>, StoreError> {
+        self.kept.claim(ids)
+    }
+
+    fn is_shared(&self) -> bool {
+        self.kept.is_shared()
+    }
+
+    fn lies_at(&self, id: SessionId) -> Option<PathBuf> {
+        self.of(id).lies_at(id)
     }
 
     fn holder(&self, id: SessionId) -> Result<Option<Holder>, StoreError> {

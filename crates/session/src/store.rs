@@ -5,8 +5,10 @@
 //! Promise: the entries of a step are written whole or not at all, and one process holds a session
 //! (`a_log_torn_at_every_byte_opens_with_its_good_prefix`, `a_second_writer_is_told_who_holds_the_session`).
 
+use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::os::fd::OwnedFd;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use minke_record::{Blob, BlobRef, Draft, Entry, ForkedFrom, Millis, PodName, Position, SessionId};
@@ -85,6 +87,40 @@ pub trait Store: Send + Sync {
     /// the log is.
     fn stamp(&self, id: SessionId) -> Result<Stamp, StoreError>;
 
+    /// The same of every session that there is, all at once where the store can. `None` if it cannot: then each is asked
+    /// for by itself.
+    fn stamps(&self) -> Result<Option<BTreeMap<SessionId, Stamp>>, StoreError> {
+        Ok(None)
+    }
+
+    /// How sessions stand, one answer for each, for whoever starts their pods.
+    fn standing(&self, ids: &[SessionId]) -> Result<Vec<Standing>, StoreError> {
+        let one = |id: &SessionId| match self.holder(*id) {
+            Ok(Some(_)) => Standing::Held,
+            Ok(None) => Standing::Free,
+            // Deleted since, or it cannot be read: nobody starts it.
+            Err(_) => Standing::Gone,
+        };
+        Ok(ids.iter().map(one).collect())
+    }
+
+    /// Which of these sessions this home may start a pod for now. Where hosts on several machines share a store, each
+    /// session is given to one of them at a time.
+    fn claim(&self, ids: &[SessionId]) -> Result<Vec<SessionId>, StoreError> {
+        Ok(ids.to_vec())
+    }
+
+    /// Whether sessions may come and go without a trace on this machine.
+    fn is_shared(&self) -> bool {
+        false
+    }
+
+    /// Where a session lies, for a person who wants to look; `None` if it is not in files.
+    fn lies_at(&self, id: SessionId) -> Option<PathBuf> {
+        let _ = id;
+        None
+    }
+
     /// Who holds the lease at this moment, if anybody does.
     fn holder(&self, id: SessionId) -> Result<Option<Holder>, StoreError>;
 
@@ -103,6 +139,17 @@ pub trait Store: Send + Sync {
     /// Keeps the recording of a stream that an entry names. Not synced: a power cut may take it, which `verify` notes,
     /// because no run waits for evidence.
     fn keep_recording(&self, id: SessionId, recording: &Blob) -> Result<(), StoreError>;
+}
+
+/// How a session stands, for whoever starts its pod.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Standing {
+    Free,
+    /// Somebody of this home holds it.
+    Held,
+    /// Another home holds it, or its workspace is on another machine.
+    Elsewhere,
+    Gone,
 }
 
 /// Builds a fork's first step from where it begins and the parent's entries up to there (its last carry first), with

@@ -376,7 +376,9 @@ impl Disk for TableDisk {
                 self.drafts().remove(&from);
                 Ok(())
             }
-            (Named::Other(from), Named::Other(to)) if from.session == to.session => self.move_file(&from, &to),
+            (Named::Other(from), Named::Other(to)) if from.session == to.session => {
+                self.move_file(&from, &to)
+            }
             _ => Err(io::ErrorKind::InvalidInput.into()),
         }
     }
@@ -446,12 +448,16 @@ impl Disk for TableDisk {
                 "select distinct split_part(substr(f.name, length($2) + 1), '/', 1)
                  from minke.session s left join minke.file f on f.session = s.key and starts_with(f.name, $2)
                  where s.name = $1",
-                &[&name.session, &if name.file.is_empty() { String::new() } else { format!("{}/", name.file) }],
+                &[
+                    &name.session,
+                    &if name.file.is_empty() { String::new() } else { format!("{}/", name.file) },
+                ],
             )?;
             if rows.is_empty() {
                 return Err(io::ErrorKind::NotFound.into());
             }
-            let names: Result<Vec<Option<String>>, Trouble> = rows.iter().map(|row| Ok(row.try_get(0)?)).collect();
+            let names: Result<Vec<Option<String>>, Trouble> =
+                rows.iter().map(|row| Ok(row.try_get(0)?)).collect();
             Ok(names?.into_iter().flatten().filter(|name| !name.is_empty()).collect())
         })
     }

@@ -141,7 +141,7 @@ impl Server {
     fn client(&mut self) -> Result<&mut Client, Trouble> {
         if self.client.as_ref().is_none_or(Client::is_closed) {
             self.client = None;
-            let mut client = self.config.connect(crate::tls::connector()?)?;
+            let mut client = crate::tls::connect(&self.config)?;
             client.batch_execute("set synchronous_commit = off; set client_min_messages = warning")?;
             if !self.ready {
                 schema::prepare(&mut client)?;
@@ -337,7 +337,9 @@ impl Held {
                 &[&sessions, &names, &fences, &owner, &times.lease_ms()],
             )?;
             rows.iter()
-                .map(|row| Ok((row.try_get::<_, i64>(0)?, row.try_get::<_, String>(1)?, row.try_get::<_, i64>(2)?)))
+                .map(|row| {
+                    Ok((row.try_get::<_, i64>(0)?, row.try_get::<_, String>(1)?, row.try_get::<_, i64>(2)?))
+                })
                 .collect::<Result<Vec<_>, Trouble>>()
         });
         // Without an answer nothing is known; the watch says so when it lasts.

@@ -53,7 +53,10 @@ pub(crate) struct Lock {
 
 impl std::fmt::Debug for Lock {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Lock").field("session", &self.session).field("name", &self.name).finish_non_exhaustive()
+        f.debug_struct("Lock")
+            .field("session", &self.session)
+            .field("name", &self.name)
+            .finish_non_exhaustive()
     }
 }
 

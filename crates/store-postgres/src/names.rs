@@ -34,7 +34,8 @@ pub(crate) struct Name {
 
 /// `None` for a path that is not below the root, or not ours.
 pub(crate) fn named(root: &Path, path: &Path) -> Option<Named> {
-    let parts: Vec<&str> = path.strip_prefix(root).ok()?.iter().map(|part| part.to_str()).collect::<Option<_>>()?;
+    let parts: Vec<&str> =
+        path.strip_prefix(root).ok()?.iter().map(|part| part.to_str()).collect::<Option<_>>()?;
     let (session, file) = match parts.as_slice() {
         [shelf] => return Some(Named::Shelf((*shelf).to_owned())),
         [shelf, session, file @ ..] => (format!("{shelf}/{session}"), file),

@@ -24,7 +24,8 @@ pub(crate) fn prepare(client: &mut Client) -> Result<(), Trouble> {
     // Somebody else may have made them while we waited.
     let mut at = version(&mut change)?.unwrap_or(0);
     if at > VERSION {
-        let why = format!("the tables are of version {at}; this minke knows up to {VERSION}: use a newer one");
+        let why =
+            format!("the tables are of version {at}; this minke knows up to {VERSION}: use a newer one");
         return Err(io::Error::new(io::ErrorKind::Unsupported, why).into());
     }
     for step in STEPS.iter().skip(usize::try_from(at).unwrap_or(0)) {

@@ -62,6 +62,8 @@ pub enum SettingsError {
     Label(String),
     #[error("a lease of {0} ms is too short or too long")]
     Lease(u64),
+    #[error("MINKE_STORE_LEASE_MS is `{0}`, which is no number of milliseconds")]
+    NotMillis(String),
     #[error("cannot {what} {}", .path.display())]
     Io { what: &'static str, path: PathBuf, source: io::Error },
 }

@@ -1,14 +1,20 @@
 //! The store: the file store over tables, and what PostgreSQL can say with one query.
 
+use std::collections::BTreeMap;
+use std::fs::TryLockError;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use minke_record::{Blob, BlobRef, Draft, SessionId};
-use minke_session::{Disk, FileStore, Fork, Holder, OpenLog, Reader, Stamp, Store, StoreError, Writer};
+use minke_session::{
+    Disk, FileStore, Fork, Holder, OpenLog, Reader, Stamp, Standing, Store, StoreError, Writer,
+};
 
 use crate::disk::TableDisk;
+use crate::locks::{self, LEASE};
+use crate::queries::{self, Row, Whose};
 use crate::settings::Settings;
 
 /// Sessions in PostgreSQL.
@@ -53,6 +59,43 @@ impl PostgresStore {
     }
 }
 
+impl PostgresStore {
+    fn io<T>(&self, what: &'static str, done: io::Result<T>) -> Result<T, StoreError> {
+        done.map_err(|source| StoreError::Io { what, path: self.files.sessions().to_owned(), source })
+    }
+
+    fn row(&self, id: SessionId) -> Result<Row, StoreError> {
+        let row = self.io("look for a session in", queries::rows(&self.disk.link, &[id]))?.remove(&id);
+        row.ok_or_else(|| StoreError::NotFound { id, place: self.files.sessions().to_owned() })
+    }
+
+    /// Whether a process of this home has the kernel lock.
+    fn is_locked(&self, id: SessionId) -> Result<bool, StoreError> {
+        let path = locks::local(&self.disk.locks, &queries::name(id), LEASE);
+        let look = || match std::fs::File::open(&path) {
+            Ok(file) => match file.try_lock_shared() {
+                Ok(()) => Ok(false),
+                Err(TryLockError::WouldBlock) => Ok(true),
+                Err(TryLockError::Error(e)) => Err(e),
+            },
+            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(false),
+            Err(e) => Err(e),
+        };
+        look().map_err(|source| StoreError::Io { what: "read the lease", path: path.clone(), source })
+    }
+
+    /// Says it when the holder is not of this home: then waiting for a socket is of no use.
+    fn elsewhere<T>(&self, id: SessionId, done: Result<T, StoreError>) -> Result<T, StoreError> {
+        match done {
+            Err(StoreError::Held { id: held, who }) => match self.row(id)?.held {
+                Some(Whose::Other) => Err(StoreError::HeldElsewhere { id, who }),
+                _ => Err(StoreError::Held { id: held, who }),
+            },
+            other => other,
+        }
+    }
+}
+
 impl Store for PostgresStore {
     fn create(
         &self,
@@ -64,11 +107,17 @@ impl Store for PostgresStore {
     }
 
     fn open(&self, id: SessionId) -> Result<OpenLog, StoreError> {
-        self.files.open(id)
+        self.elsewhere(id, self.files.open(id))
     }
 
+    /// Whoever asks for the lease alone starts a pod with it, which needs the workspace.
     fn lease(&self, id: SessionId) -> Result<OwnedFd, StoreError> {
-        self.files.lease(id)
+        let row = self.row(id)?;
+        if row.label != self.disk.label {
+            let here = self.disk.label.clone();
+            return Err(StoreError::WorkspaceElsewhere { id, label: row.label, here });
+        }
+        self.elsewhere(id, self.files.lease(id))
     }
 
     fn adopt(&self, id: SessionId, lease: OwnedFd) -> Result<OpenLog, StoreError> {
@@ -84,11 +133,49 @@ impl Store for PostgresStore {
     }
 
     fn stamp(&self, id: SessionId) -> Result<Stamp, StoreError> {
-        self.files.stamp(id)
+        let found = self.io("look at", queries::stamps(&self.disk.link, Some(id)))?;
+        match found.get(&id) {
+            Some(stamp) => Ok(*stamp),
+            // Not there, or not as it should be: the long way says what is wrong.
+            None => self.files.stamp(id),
+        }
+    }
+
+    fn stamps(&self) -> Result<Option<BTreeMap<SessionId, Stamp>>, StoreError> {
+        self.io("list", queries::stamps(&self.disk.link, None)).map(Some)
+    }
+
+    fn standing(&self, ids: &[SessionId]) -> Result<Vec<Standing>, StoreError> {
+        let rows = self.io("look at", queries::rows(&self.disk.link, ids))?;
+        ids.iter()
+            .map(|id| {
+                let Some(row) = rows.get(id) else { return Ok(Standing::Gone) };
+                if row.label != self.disk.label || row.held == Some(Whose::Other) {
+                    return Ok(Standing::Elsewhere);
+                }
+                let held = row.held == Some(Whose::Ours) && self.is_locked(*id)?;
+                Ok(if held { Standing::Held } else { Standing::Free })
+            })
+            .collect()
+    }
+
+    fn claim(&self, ids: &[SessionId]) -> Result<Vec<SessionId>, StoreError> {
+        self.io("claim sessions in", queries::claim(&self.disk.link, &self.disk.label, ids))
+    }
+
+    fn is_shared(&self) -> bool {
+        true
     }
 
     fn holder(&self, id: SessionId) -> Result<Option<Holder>, StoreError> {
-        self.files.holder(id)
+        let row = self.row(id)?;
+        let held = match row.held {
+            None => false,
+            Some(Whose::Other) => true,
+            Some(Whose::Ours) => self.is_locked(id)?,
+        };
+        // Between taking the lease and signing it, nobody can say who it is.
+        Ok(held.then(|| Holder { since: row.since, ..serde_json::from_str(&row.holder).unwrap_or_default() }))
     }
 
     fn fork(&self, fork: Fork<'_>) -> Result<Box<dyn Writer>, StoreError> {

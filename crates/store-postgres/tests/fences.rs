@@ -73,7 +73,9 @@ fn lines(store: &dyn Store, id: SessionId) -> Vec<String> {
 
 /// As if nobody had renewed it for long: its holder was stopped, or the network cut.
 fn expire(server: &Server) {
-    server.ask("update minke.lease set expires = clock_timestamp() - interval '1 second' where owner is not null");
+    server.ask(
+        "update minke.lease set expires = clock_timestamp() - interval '1 second' where owner is not null",
+    );
 }
 
 /// Until something is so, but not for ever.
@@ -99,7 +101,7 @@ fn an_overtaken_writer_writes_nothing() {
     old.introduce(&"tour".parse().unwrap()).unwrap();
     old.append(step(1, vec![alert("mine")]), Vec::new()).unwrap();
     let refused = b.open(id(1)).map(drop).unwrap_err();
-    assert!(matches!(&refused, StoreError::Held { who, .. } if who.host.is_some()), "{refused}");
+    assert!(matches!(&refused, StoreError::HeldElsewhere { who, .. } if who.host.is_some()), "{refused}");
     assert!(refused.to_string().contains("pod `tour`"), "{refused}");
     expire(&server);
     let mut new = b.open(id(1)).unwrap();
@@ -118,7 +120,8 @@ fn an_overtaken_writer_writes_nothing() {
     assert_eq!(stands.len(), 3);
     assert!(stands[2].contains("now mine") && !stands.iter().any(|line| line.contains("late")));
     assert!(verify(&b, id(1), &mut |_| {}).unwrap().is_ok());
-    let fences = "select count(*) from (select fence, lag(fence) over (partition by file order by at) as before
+    let fences =
+        "select count(*) from (select fence, lag(fence) over (partition by file order by at) as before
                   from minke.entry) as f where fence < before";
     assert_eq!(server.ask(fences), "0");
 }
@@ -132,7 +135,7 @@ fn a_lease_that_is_renewed_outlives_its_first_time_and_one_that_is_not_is_free()
     let mut writer = a.create(id(1), step(0, vec![start(id(1))]), Vec::new()).unwrap();
     let renewed = "select count(*) from minke.lease where expires > since + interval '3 seconds'";
     until("the lease is renewed", || server.ask(renewed) == "1");
-    assert!(matches!(b.open(id(1)).map(drop), Err(StoreError::Held { .. })));
+    assert!(matches!(b.open(id(1)).map(drop), Err(StoreError::HeldElsewhere { .. })));
     assert!(b.holder(id(1)).unwrap().is_some());
     writer.append(step(1, vec![alert("still here")]), Vec::new()).unwrap();
     // Handed to nobody: no process renews it, and this home's kernel lock is still held.
@@ -190,7 +193,9 @@ fn a_server_that_is_away_is_said_and_the_password_is_not() {
     let said = format!("{error} {error:?} {store:?} {}", error.hint());
     assert!(said.contains("postgres:127.0.0.1/minke") && said.contains("does not answer"), "{said}");
     assert!(!said.contains("hunter2"), "{said}");
-    for bad in ["postgres://minke:hunter2@h/d?nonsense=hunter2", "mysql://minke:hunter2@h/d", "postgres://", ""] {
+    for bad in
+        ["postgres://minke:hunter2@h/d?nonsense=hunter2", "mysql://minke:hunter2@h/d", "postgres://", ""]
+    {
         let error = Settings::new(bad, data.path()).map(drop).unwrap_err();
         assert!(!format!("{error} {error:?}").contains("hunter2"), "{bad}: {error}");
     }

@@ -113,7 +113,7 @@ impl Server {
         let (tell, told) = mpsc::channel();
         let waits = std::thread::spawn(move || {
             let mut child = command.spawn().unwrap_or_else(|e| panic!("the database cannot be started: {e}"));
-            drop(tell.send(child.id()));
+            tell.send(child.id()).expect("somebody waits for it");
             drop(child.wait());
         });
         let pid = told.recv().expect("the database was started");

@@ -23,7 +23,7 @@ pub(crate) struct Repair {
 
 pub(crate) fn run(repair: &Repair, around: &Surroundings, screen: &Screen) -> Result<Exit, Failure> {
     let home = around.home()?;
-    let store = around.file_store(&home.paths);
+    let store = around.file_store(&home.paths)?;
     let id = find(&home, &repair.session)?.session;
     let Some(found) = survey(&store, id, &mut |_, _| {})? else {
         if screen.json {

@@ -10,6 +10,8 @@ use serde_json::Value;
 pub(crate) struct World {
     dir: tempfile::TempDir,
     home: PathBuf,
+    /// Beside what every command gets.
+    env: Vec<(&'static str, String)>,
 }
 
 /// For tests whose commands must run on any machine and are about something else than the fence.
@@ -38,9 +40,15 @@ impl World {
     }
 
     pub(crate) fn with_home(dir: tempfile::TempDir, home: PathBuf) -> World {
-        let world = World { dir, home };
+        let world = World { dir, home, env: Vec::new() };
         std::fs::create_dir(world.work()).unwrap();
         world
+    }
+
+    /// The same with a variable that every command gets.
+    pub(crate) fn with(mut self, name: &'static str, value: &str) -> World {
+        self.env.push((name, value.to_owned()));
+        self
     }
 
     pub(crate) fn home(&self) -> &Path {
@@ -80,6 +88,7 @@ impl World {
     pub(crate) fn settle(&self, command: &mut Command) {
         let path = std::env::var_os("PATH").unwrap_or_default();
         command.env_clear().env("PATH", path).env("MINKE_HOME", &self.home).current_dir(self.work());
+        command.envs(self.env.iter().map(|(name, value)| (*name, value)));
     }
 
     pub(crate) fn run(&self, args: &[&str]) -> Done {

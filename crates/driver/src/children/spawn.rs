@@ -56,7 +56,10 @@ impl From<RegistryError> for Failure {
 impl From<StoreError> for Failure {
     fn from(error: StoreError) -> Failure {
         let code = match error {
-            StoreError::Held { .. } | StoreError::Exists { .. } => ErrorCode::Conflict,
+            StoreError::Held { .. }
+            | StoreError::HeldElsewhere { .. }
+            | StoreError::WorkspaceElsewhere { .. }
+            | StoreError::Exists { .. } => ErrorCode::Conflict,
             StoreError::NotFound { .. } => ErrorCode::NotFound,
             _ => ErrorCode::StorageFailed,
         };

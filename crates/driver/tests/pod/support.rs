@@ -115,7 +115,16 @@ impl Home {
             tell.send(rustix::thread::gettid().as_raw_nonzero()).unwrap();
             let ready = Some(OwnedFd::from(theirs));
             run_on(
-                PodArgs { session, lease: None, ready, ticket: false, paths, signals: false, helper: None },
+                PodArgs {
+                    session,
+                    lease: None,
+                    ready,
+                    ticket: false,
+                    paths,
+                    store: None,
+                    signals: false,
+                    helper: None,
+                },
                 Arc::new(store),
             )
             .unwrap()

@@ -166,7 +166,12 @@ impl SimDisk {
 
     /// `/sessions/…` and the like are this world's; everything else is on the machine.
     fn path(&self, path: &Path) -> PathBuf {
-        for (shelf, name) in [("/sessions", "sessions"), ("/trash", "trash"), ("/run/passing", "passing"), ("/run/trash", "gone")] {
+        for (shelf, name) in [
+            ("/sessions", "sessions"),
+            ("/trash", "trash"),
+            ("/run/passing", "passing"),
+            ("/run/trash", "gone"),
+        ] {
             if let Ok(rest) = path.strip_prefix(shelf) {
                 return self.root.join(format!("{}{name}", self.prefix)).join(rest);
             }
@@ -177,7 +182,8 @@ impl SimDisk {
     /// The names of a file in the tables.
     fn row(&self, path: &Path) -> Option<(String, String)> {
         let path = self.path(path);
-        let parts: Vec<&str> = path.strip_prefix(&self.root).ok()?.iter().map(|part| part.to_str().unwrap()).collect();
+        let parts: Vec<&str> =
+            path.strip_prefix(&self.root).ok()?.iter().map(|part| part.to_str().unwrap()).collect();
         let [shelf, session, file @ ..] = parts.as_slice() else { return None };
         Some((format!("{shelf}/{session}"), file.join("/")))
     }
@@ -214,10 +220,14 @@ impl SimDisk {
         change.execute("delete from minke.entry where file = $1", &[&key]).unwrap();
         let bytes = i64::try_from(content.len()).unwrap();
         let kept = (!log).then_some(content);
-        change.execute("update minke.file set bytes = $2, content = $3 where key = $1", &[&key, &bytes, &kept]).unwrap();
+        change
+            .execute("update minke.file set bytes = $2, content = $3 where key = $1", &[&key, &bytes, &kept])
+            .unwrap();
         let mut at = 0i64;
         for line in content.split_inclusive(|byte| *byte == b'\n').filter(|_| log) {
-            change.execute("insert into minke.entry (file, at, line) values ($1, $2, $3)", &[&key, &at, &line]).unwrap();
+            change
+                .execute("insert into minke.entry (file, at, line) values ($1, $2, $3)", &[&key, &at, &line])
+                .unwrap();
             at += i64::try_from(line.len()).unwrap();
         }
         change.commit().unwrap();
@@ -368,7 +378,11 @@ impl SimFile {
         act(&**self.slot.lock().unwrap().as_ref().ok_or_else(killed)?)
     }
 
-    fn doing<T>(&self, operation: Operation, act: impl FnOnce(&dyn DiskFile) -> io::Result<T>) -> io::Result<T> {
+    fn doing<T>(
+        &self,
+        operation: Operation,
+        act: impl FnOnce(&dyn DiskFile) -> io::Result<T>,
+    ) -> io::Result<T> {
         self.disk.doing(operation, || self.with(act))
     }
 }

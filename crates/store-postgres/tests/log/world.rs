@@ -21,7 +21,10 @@ pub(crate) fn server() -> &'static Server {
     static SERVER: OnceLock<Server> = OnceLock::new();
     SERVER.get_or_init(|| {
         Server::start().unwrap_or_else(|| {
-            #[expect(clippy::exit, reason = "each story is a process of its own; there is no other way to skip it")]
+            #[expect(
+                clippy::exit,
+                reason = "each story is a process of its own; there is no other way to skip it"
+            )]
             std::process::exit(0)
         })
     })

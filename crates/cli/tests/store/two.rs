@@ -1,0 +1,160 @@
+//! Two hosts on one database: stopped past their leases, killed, the server dying every few seconds. Each job completes
+//! once, no entry stands under an old fence, and nothing acknowledged is lost.
+
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+
+use crate::http::Host;
+use crate::server::Server;
+use crate::world::World;
+
+/// How long a lease holds here; a stopped host is left alone for longer.
+const LEASE_MS: u64 = 6_000;
+const STOPPED: Duration = Duration::from_millis(LEASE_MS + 2_000);
+/// Between two troubles.
+const QUIET: Duration = Duration::from_secs(4);
+
+const SCRIPT: &str = r#"
+loop = true
+[[turn]]
+pace_ms = 150
+text = ["one ", "two ", "three ", "four ", "five ", "six ", "seven ", "eight ", "nine ", "ten."]
+"#;
+
+/// A few by themselves, a thousand when asked.
+fn jobs() -> usize {
+    if std::env::var_os("MINKE_LONG").is_some() { 1_000 } else { 12 }
+}
+
+/// A home with its host.
+struct Side {
+    world: World,
+    host: Option<Host>,
+}
+
+impl Side {
+    fn new(server: &Server) -> Side {
+        let lease = LEASE_MS.to_string();
+        let world = World::new().with("MINKE_STORE", &server.address()).with("MINKE_STORE_LEASE_MS", &lease);
+        world.write("s.toml", SCRIPT);
+        let host = Some(Host::start(&world, &["--idle", "0"]));
+        Side { world, host }
+    }
+
+    fn begin(&self, number: usize) -> String {
+        let dir = self.world.work().join(format!("w{number}"));
+        std::fs::create_dir_all(&dir).unwrap();
+        let (dir, name) = (dir.to_str().unwrap().to_owned(), format!("j{number}"));
+        let args =
+            ["job", "run", "do it", "--json", "--cwd", &dir, "--name", &name, "--model", "scripted:s.toml"];
+        self.world.json(&args)["thread_id"].as_str().unwrap().trim_start_matches("s_").to_owned()
+    }
+
+    /// The host and all its pods.
+    fn everybody(&self) -> Vec<i32> {
+        let listed = self.world.run(&["ps", "--json"]);
+        let pods: Value = serde_json::from_str(&listed.out).unwrap_or_default();
+        let pods = pods.as_array().into_iter().flatten().map(|pod| pod["pid"].clone());
+        let host = self.host.iter().map(|host| host.door.pid.clone());
+        host.chain(pods).filter_map(|pid| i32::try_from(pid.as_i64()?).ok()).collect()
+    }
+
+    fn signal(&self, signal: Signal) -> usize {
+        let all = self.everybody();
+        for pid in &all {
+            drop(kill_process(Pid::from_raw(*pid).unwrap(), signal));
+        }
+        all.len()
+    }
+
+    fn stopped_past_its_lease(&self) -> usize {
+        let all = self.everybody();
+        let each = |signal| {
+            for pid in &all {
+                // One that has ended meanwhile needs no signal.
+                drop(kill_process(Pid::from_raw(*pid).unwrap(), signal));
+            }
+        };
+        each(Signal::STOP);
+        // Nothing tells when a lease has expired that nobody asks for.
+        std::thread::sleep(STOPPED);
+        each(Signal::CONT);
+        all.len()
+    }
+
+    fn killed(&mut self) -> usize {
+        let count = self.signal(Signal::KILL);
+        self.host = None;
+        self.host = Some(Host::start(&self.world, &["--idle", "0"]));
+        count
+    }
+}
+
+const COMPLETED: &str = "
+    select s.name, count(*) filter (where j ->> 'kind' = 'run_completed' and j ->> 'result' = 'finished')
+    from minke.session s
+    left join minke.file f on f.session = s.key and f.kind = 'log'
+    left join lateral (select convert_from(line, 'UTF8')::jsonb as j from minke.entry where file = f.key) e on true
+    where starts_with(s.name, 'sessions/') group by s.name";
+
+#[test]
+fn two_hosts_on_one_database_complete_every_job_once_whatever_dies() {
+    let Some(server) = Server::start() else { return };
+    let mut sides = [Side::new(&server), Side::new(&server)];
+    let count = jobs();
+    let ids: Vec<String> = (0..count).map(|number| sides[number % 2].begin(number)).collect();
+    let done = |server: &Server| -> usize {
+        let sql = format!("select count(*) from ({COMPLETED}) as c(name, finished) where finished > 0");
+        server.ask(&sql).parse().unwrap()
+    };
+    let patience = Instant::now() + Duration::from_secs(if count > 100 { 3_600 } else { 240 });
+    let mut seen = String::new();
+    let mut round = 0;
+    while done(&server) < count {
+        assert!(Instant::now() < patience, "{} of {count} are done after: {seen}", done(&server));
+        let side = &mut sides[round / 3 % 2];
+        match round % 3 {
+            0 => seen.push_str(&format!("{} stopped past their lease; ", side.stopped_past_its_lease())),
+            1 => {
+                server.restart();
+                seen.push_str("the server died; ");
+            }
+            _ => seen.push_str(&format!("{} killed; ", side.killed())),
+        }
+        round += 1;
+        // What crashed three times in a minute is for a person to look at; here he says: go on.
+        let next = Instant::now() + QUIET;
+        for side in &sides {
+            let listed = side.world.run(&["job", "list", "--json"]);
+            let listed: Value = serde_json::from_str(&listed.out).unwrap_or_default();
+            for job in listed["data"]["jobs"].as_array().into_iter().flatten() {
+                if job["status"] == "paused" {
+                    drop(side.world.run(&["job", "resume", job["id"].as_str().unwrap()]));
+                }
+            }
+        }
+        while Instant::now() < next && done(&server) < count {
+            std::thread::sleep(Duration::from_millis(100));
+        }
+    }
+    println!("{count} jobs; {seen}");
+    let twice = format!("select count(*) from ({COMPLETED}) as c(name, finished) where finished <> 1");
+    assert_eq!(server.ask(&twice), "0", "each job completes once");
+    let old = "select count(*) from (select fence, lag(fence) over (partition by f.session order by f.name, at) as before
+               from minke.entry e join minke.file f on f.key = e.file) as e where fence < before";
+    assert_eq!(server.ask(old), "0", "an entry stands under an old fence");
+    for id in &ids {
+        assert_eq!(
+            server.ask(&format!("select count(*) from minke.session where name = 'sessions/{id}'")),
+            "1"
+        );
+    }
+    for side in &mut sides {
+        side.signal(Signal::KILL);
+        side.host = None;
+    }
+    let found = sides[0].world.json(&["log", "verify", "--json"]);
+    assert_eq!((&found["ok"], found["sessions"].as_array().map(Vec::len)), (&Value::Bool(true), Some(count)));
+}
