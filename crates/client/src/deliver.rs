@@ -229,6 +229,7 @@ pub async fn wake(
     session: SessionId,
     step: &VisitStep<'_>,
 ) -> Result<(Launched, Option<Position>), DeliverError> {
+    home.store.may_start(session)?;
     let (before, writer) = write_visit(home, session, step)?;
     let lease = writer.into_lease().map_err(|source| DeliverError::Lease { session, source })?;
     Ok((launch(&home.paths, session, lease).await?, before))

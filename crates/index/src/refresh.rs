@@ -202,76 +202,7 @@ impl Index {
             }
         }
         done.read += updates.len();
-<<<<<<< HEAD
         self.write(updates)
-=======
-        self.write(updates)?;
-        done.removed = self.remove(known.keys().filter(|session| !sessions.contains(session)))?;
-        Ok(done)
-    }
-
-    fn known(&self) -> Result<BTreeMap<SessionId, Known>, IndexError> {
-        let failed = self.failed("read");
-        let mut rows = self
-            .connection
-            .prepare("select id, seq, h, file, bytes, modified from session")
-            .map_err(&failed)?;
-        let known = rows.query_map([], |row| {
-            let (id, h): (String, String) = (row.get(0)?, row.get(2)?);
-            let stamp = Stamp {
-                file: row.get(3)?,
-                bytes: row.get::<_, i64>(4)?.cast_unsigned(),
-                modified: row.get::<_, Option<i64>>(5)?.map(i64::cast_unsigned),
-            };
-            Ok((id, h, row.get::<_, i64>(1)?.cast_unsigned(), stamp))
-        });
-        let mut found = BTreeMap::new();
-        for row in known.map_err(&failed)? {
-            let (id, h, seq, stamp) = row.map_err(&failed)?;
-            // A row that says nothing sensible is read anew.
-            if let (Ok(session), Ok(h)) = (id.parse(), serde_json::from_value(h.into())) {
-                found.insert(session, Known { at: Position { seq, h }, stamp });
-            }
-        }
-        Ok(found)
-    }
-
-    /// What is new in a session, if anything is.
-    fn update(
-        &self,
-        store: &dyn Store,
-        session: SessionId,
-        known: Option<&Known>,
-        stamp: Option<Stamp>,
-    ) -> Result<Found, IndexError> {
-        // Before it is read: what is written meanwhile is found the next time.
-        let stamp = stamp.map_or_else(|| store.stamp(session), Ok)?;
-        if known.is_some_and(|known| known.stamp == stamp && stamp.modified.is_some()) {
-            return Ok(Found::Same);
-        }
-        let reader = store.reader(session)?;
-        let mut summary = Summary::default();
-        let mut anew = true;
-        if let Some(known) = known
-            && reader.position(known.at.seq)? == Some(known.at)
-            && let Some(kept) = self.summary(session)?
-        {
-            (summary, anew) = (kept, false);
-        }
-        let from = summary.seq.map_or(0, |seq| seq + 1);
-        let (mut said, mut at) = (Vec::new(), known.filter(|_| !anew).map(|known| known.at));
-        let end = reader.scan(from, &mut |sealed: Sealed| {
-            summary.apply(&sealed.entry);
-            at = Some(Position { seq: sealed.entry.seq, h: sealed.entry.h });
-            said.extend(words(&sealed.entry));
-            ControlFlow::Continue(())
-        })?;
-        Ok(match (at, end) {
-            (Some(at), _) => Found::New(Box::new(Update { session, summary, at, stamp, said, anew })),
-            (None, ScanEnd::Damaged(damage)) => Found::Nothing(damage.to_string()),
-            (None, _) => Found::Nothing("its log has no whole entry".to_owned()),
-        })
->>>>>>> cb55a3c (Hosts on several machines share a store: --store, labels, claims; the same log in PostgreSQL for the binary)
     }
 
     pub(crate) fn summary(&self, session: SessionId) -> Result<Option<Summary>, IndexError> {

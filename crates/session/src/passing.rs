@@ -159,6 +159,10 @@ impl Store for TwoPlaces {
         self.kept.claim(ids)
     }
 
+    fn may_start(&self, id: SessionId) -> Result<(), StoreError> {
+        self.of(id).may_start(id)
+    }
+
     fn is_shared(&self) -> bool {
         self.kept.is_shared()
     }

@@ -104,6 +104,12 @@ pub trait Store: Send + Sync {
         Ok(ids.iter().map(one).collect())
     }
 
+    /// Refuses if the pod of a session cannot be started here, because its workspace is on another machine.
+    fn may_start(&self, id: SessionId) -> Result<(), StoreError> {
+        let _ = id;
+        Ok(())
+    }
+
     /// Which of these sessions this home may start a pod for now. Where hosts on several machines share a store, each
     /// session is given to one of them at a time.
     fn claim(&self, ids: &[SessionId]) -> Result<Vec<SessionId>, StoreError> {

@@ -38,7 +38,11 @@ pub(crate) fn prepare(client: &mut Client) -> Result<(), Trouble> {
 }
 
 fn version(client: &mut impl postgres::GenericClient) -> Result<Option<i32>, Trouble> {
-    let there = client.query_one("select to_regclass('minke.format') is not null", &[])?;
+    // By a query, not by name: what a name means is remembered, and we may have waited since.
+    let there = client.query_one(
+        "select exists (select 1 from pg_catalog.pg_tables where schemaname = 'minke' and tablename = 'format')",
+        &[],
+    )?;
     if !there.try_get::<_, bool>(0)? {
         return Ok(None);
     }

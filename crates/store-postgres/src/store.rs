@@ -110,14 +110,15 @@ impl Store for PostgresStore {
         self.elsewhere(id, self.files.open(id))
     }
 
-    /// Whoever asks for the lease alone starts a pod with it, which needs the workspace.
+    /// Whoever asks for the lease alone starts a pod with it.
     fn lease(&self, id: SessionId) -> Result<OwnedFd, StoreError> {
-        let row = self.row(id)?;
-        if row.label != self.disk.label {
-            let here = self.disk.label.clone();
-            return Err(StoreError::WorkspaceElsewhere { id, label: row.label, here });
-        }
+        self.may_start(id)?;
         self.elsewhere(id, self.files.lease(id))
+    }
+
+    fn may_start(&self, id: SessionId) -> Result<(), StoreError> {
+        let (label, here) = (self.row(id)?.label, self.disk.label.clone());
+        if label == here { Ok(()) } else { Err(StoreError::WorkspaceElsewhere { id, label, here }) }
     }
 
     fn adopt(&self, id: SessionId, lease: OwnedFd) -> Result<OpenLog, StoreError> {

@@ -14,7 +14,7 @@ use minke_session::{Store, StoreError, verify};
 use minke_store_postgres::{PostgresStore, Settings};
 use server::Server;
 
-#[expect(dead_code, unreachable_pub, reason = "these stories use a part of what testkit offers")]
+#[expect(unreachable_pub, reason = "these stories use a part of what testkit offers")]
 #[path = "../../testkit/src/postgres.rs"]
 mod server;
 

@@ -5,7 +5,7 @@
 //! Needs nothing of the workspace, so that other crates' tests take it by path.
 
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError, mpsc};
 use std::thread::JoinHandle;
@@ -54,11 +54,6 @@ impl Server {
 
     fn data(&self) -> PathBuf {
         self.home.path().join("data")
-    }
-
-    /// The directory of the socket.
-    pub fn socket(&self) -> &Path {
-        self.home.path()
     }
 
     /// The address for `--store`.

@@ -46,6 +46,7 @@ impl World {
     }
 
     /// The same with a variable that every command gets.
+    #[allow(dead_code, reason = "only the stories of the store, which take this file by path, need one")]
     pub(crate) fn with(mut self, name: &'static str, value: &str) -> World {
         self.env.push((name, value.to_owned()));
         self

@@ -64,7 +64,7 @@ impl Side {
     fn signal(&self, signal: Signal) -> usize {
         let all = self.everybody();
         for pid in &all {
-            drop(kill_process(Pid::from_raw(*pid).unwrap(), signal));
+            ended_or(kill_process(Pid::from_raw(*pid).unwrap(), signal));
         }
         all.len()
     }
@@ -73,8 +73,7 @@ impl Side {
         let all = self.everybody();
         let each = |signal| {
             for pid in &all {
-                // One that has ended meanwhile needs no signal.
-                drop(kill_process(Pid::from_raw(*pid).unwrap(), signal));
+                ended_or(kill_process(Pid::from_raw(*pid).unwrap(), signal));
             }
         };
         each(Signal::STOP);
@@ -90,6 +89,11 @@ impl Side {
         self.host = Some(Host::start(&self.world, &["--idle", "0"]));
         count
     }
+}
+
+/// One that has ended meanwhile needs no signal.
+fn ended_or(sent: rustix::io::Result<()>) {
+    assert!(matches!(sent, Ok(()) | Err(rustix::io::Errno::SRCH)), "{sent:?}");
 }
 
 const COMPLETED: &str = "

@@ -1,7 +1,7 @@
 //! What these stories happen on: one server for the process, as many worlds in it as a story wants. A query takes longer
 //! than a look into memory, so of what is tried at every place only some are.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
 use minke_session::FileStore;
@@ -42,7 +42,7 @@ pub(crate) fn real(home: &Path) -> FileStore {
         std::fs::write(&known, server().address()).unwrap();
     }
     let store = store_at(&std::fs::read_to_string(&known).unwrap(), home);
-    FileStore::new(store.disk(), PathBuf::from(store.place()).join("sessions"))
+    FileStore::new(store.disk(), store.place().join("sessions"))
 }
 
 /// Servers are not dropped with a static: the last story's end is the process's, and `setpriv` ends the server with it.
