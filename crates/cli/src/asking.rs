@@ -3,7 +3,7 @@
 //! Elsewhere: the requests (`host`), what is asked about threads and jobs (`thread`, `job`).
 
 use minke_client::{FindError, find};
-use minke_host::{Engine, Fault};
+use minke_host::{Engine, Fault, Whole};
 use minke_record::{Actor, ErrorCode};
 use serde_json::Value;
 
@@ -44,6 +44,11 @@ impl<'a> Asking<'a> {
         }
         let by = Actor::person("cli");
         self.engine.call(method, fields, &by).await.map_err(|fault| self.refused(fault))
+    }
+
+    /// A whole conversation.
+    pub(crate) async fn whole(&self, thread: &str) -> Result<Whole, Failure> {
+        self.engine.conversation(thread).await.map_err(|fault| self.refused(fault))
     }
 
     /// A refusal that is an answer is printed as one, for programs.

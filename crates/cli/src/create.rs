@@ -13,7 +13,7 @@ use minke_exec::clone;
 use minke_manifest::{Manifest, ModelSection, Network, SandboxMode, ScopeSection};
 use minke_pod::{Moment, NewSession, State, Task, new_session};
 use minke_record::{
-    Actor, Chain, Draft, Entry, InputSegment, Permission, PodName, Scope, ScopeRule, SessionId,
+    Actor, Blob, Chain, Draft, Entry, InputSegment, Item, Permission, PodName, Scope, ScopeRule, SessionId,
 };
 use minke_registry::Runtime;
 use minke_thread::Mandate;
@@ -53,6 +53,9 @@ pub(crate) struct NewPod {
     pub(crate) by: Option<Actor>,
     pub(crate) metadata: Option<Value>,
     pub(crate) mandate: Option<Value>,
+    /// The conversation so far, and the blobs that it names.
+    pub(crate) history: Vec<Item>,
+    pub(crate) blobs: Vec<Blob>,
 }
 
 /// Makes the session and keeps its lease, for the pod that is to be started.
@@ -85,6 +88,8 @@ pub(crate) fn create(
         by: new.by.unwrap_or_else(|| Actor::person("cli")),
         metadata: new.metadata,
         mandate: new.mandate,
+        history: new.history,
+        blobs: new.blobs,
         task,
     };
     create_at(desk, Named { session, name, manifest }, made, (around, home)).inspect_err(|_| {
@@ -133,24 +138,36 @@ struct Made {
     by: Actor,
     metadata: Option<Value>,
     mandate: Option<Value>,
+    history: Vec<Item>,
+    blobs: Vec<Blob>,
     task: Option<(Vec<InputSegment>, Option<String>)>,
 }
 
 impl Default for Made {
     fn default() -> Made {
-        Made { by: Actor::person("cli"), metadata: None, mandate: None, task: None }
+        Made {
+            by: Actor::person("cli"),
+            metadata: None,
+            mandate: None,
+            history: Vec::new(),
+            blobs: Vec::new(),
+            task: None,
+        }
     }
 }
 
 fn create_at(
     desk: Desk,
     named: Named,
-    made: Made,
+    mut made: Made,
     (around, home): (&Surroundings, &Home),
 ) -> Result<(SessionId, OwnedFd), Failure> {
     let (session, secrets) = (named.session, minke_driver::secret_variables(&named.manifest));
     let said =
         serde_json::to_string(&made.task).map_err(|e| Failure::usage("the task cannot be written").why(e))?;
+    let history = serde_json::to_string(&made.history)
+        .map_err(|e| Failure::usage("the history cannot be written").why(e))?;
+    let blobs = std::mem::take(&mut made.blobs);
     let first = first(desk, named, made)?;
     let about = serde_json::json!([
         first.manifest,
@@ -161,8 +178,9 @@ fn create_at(
         first.mandate
     ])
     .to_string();
-    without_secrets(&[&said, &about], secrets, around)?;
-    let written = new_session(Moment { now: now(), seed: seed() }, first);
+    without_secrets(&[&said, &about, &history], secrets, around)?;
+    let mut written = new_session(Moment { now: now(), seed: seed() }, first);
+    written.blobs.extend(blobs);
     let writer = home.store.create(session, written.entries, written.blobs)?;
     let lease = writer.into_lease().map_err(|e| {
         Failure::new(Exit::Failed, format!("cannot hand on the lease of session s_{session}")).why(e)
@@ -172,7 +190,7 @@ fn create_at(
 
 /// What the first step of a session is made from.
 fn first(desk: Desk, named: Named, made: Made) -> Result<NewSession, Failure> {
-    let Made { by, metadata, mandate, task } = made;
+    let Made { by, metadata, mandate, history, task, .. } = made;
     // The first input of a job is its objective: the mandate says it, not whoever wrote the mandate.
     let a_job = mandate.as_ref().is_some_and(|mandate| mandate.get("objective").is_some());
     let from = if a_job { Actor::job(named.session) } else { by.clone() };
@@ -189,6 +207,7 @@ fn first(desk: Desk, named: Named, made: Made) -> Result<NewSession, Failure> {
         mandate,
         metadata,
         parent: None,
+        history,
         task: task.map(|(segments, op_id)| Task { segments, op_id, from }),
     })
 }

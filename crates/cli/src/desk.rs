@@ -39,6 +39,8 @@ impl Maker for Desk {
             metadata: new.metadata,
             mandate: new.mandate,
             model: new.model,
+            history: new.history,
+            blobs: new.blobs,
             ..NewPod::default()
         };
         if let (None, Some(provider)) = (&pod.model, &new.provider) {

@@ -51,6 +51,8 @@ mod store;
 mod streams;
 mod tail;
 mod thread;
+mod thread_export;
+mod thread_import;
 mod threads_shown;
 mod top;
 mod tour;

@@ -20,7 +20,7 @@ use crate::exec::read_stdin;
 use crate::failure::{Exit, Failure};
 use crate::referred::Here;
 use crate::screen::Screen;
-use crate::threads_shown as shown;
+use crate::{thread_export, thread_import, threads_shown as shown};
 
 /// How many hits are shown if nobody says.
 const LIMIT: usize = 50;
@@ -37,6 +37,10 @@ pub(crate) enum Threads {
     Read(Read),
     /// Make a thread; nothing runs until something is said in it
     Create(Create),
+    /// Bring a conversation along: a session file of Claude Code, Codex or Minke becomes a thread
+    Import(thread_import::Import),
+    /// Take a conversation elsewhere: a thread as a file of Minke, Claude Code or Codex, or as Markdown
+    Export(thread_export::Export),
     /// Make sure that a thread's pod runs
     Resume(Resume),
     /// A new thread that begins where this one stands
@@ -241,6 +245,8 @@ pub(crate) async fn run(threads: Threads, around: &Surroundings, screen: &Screen
             desk.tell(&answer, |answer| shown::history(&answer["data"]["history"], screen))
         }
         Threads::Create(create) => desk.create(&create).await,
+        Threads::Import(import) => thread_import::run(&desk, &import).await,
+        Threads::Export(export) => thread_export::run(&desk, &export).await,
         Threads::Resume(resume) => {
             let fields = otherwise(json!({ "thread_id": desk.meant(&resume.name)? }), &resume.otherwise);
             let answer = desk.ask("resume", fields).await?;

@@ -9,7 +9,7 @@ use std::process::Child;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use minke_client::{Home, Launched};
-use minke_record::{Actor, ErrorCode, SessionId};
+use minke_record::{Actor, Blob, ErrorCode, Item, SessionId};
 use serde_json::Value;
 
 use crate::answer::missing;
@@ -33,6 +33,9 @@ pub struct NewThread {
     pub metadata: Option<Value>,
     pub mandate: Option<Value>,
     pub ephemeral: bool,
+    /// The conversation so far, if it comes from elsewhere, and the blobs that it names.
+    pub history: Vec<Item>,
+    pub blobs: Vec<Blob>,
 }
 
 /// Makes sessions, and knows what files and configuration say: the binary's to find out.

@@ -9,6 +9,7 @@ mod answer;
 mod asks;
 mod changes;
 mod claims;
+mod conversation;
 mod engine;
 mod fault;
 mod frames;
@@ -42,6 +43,7 @@ mod watch;
 mod watching;
 
 pub use answer::Answer;
+pub use conversation::Whole;
 pub use engine::{Engine, Maker, NewThread};
 pub use fault::Fault;
 pub use frames::{

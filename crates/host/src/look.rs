@@ -22,7 +22,7 @@ const PAGE_BYTES: usize = 4 * 1024 * 1024;
 const PAGE_ENTRIES: usize = 1_000;
 const PAGE_DEFAULT: usize = 100;
 /// How many forks of forks are read through for the conversation before this one.
-const LINEAGE: usize = 64;
+pub(crate) const LINEAGE: usize = 64;
 /// The most named points that are listed.
 const CHECKPOINTS: usize = 100;
 
@@ -143,7 +143,7 @@ impl Glance {
     }
 }
 
-fn story(reader: &dyn Reader) -> Result<Story, Fault> {
+pub(crate) fn story(reader: &dyn Reader) -> Result<Story, Fault> {
     let mut story = Story::default();
     reader.scan(0, &mut |sealed: Sealed| {
         story.apply(&sealed.entry);

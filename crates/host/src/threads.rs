@@ -34,15 +34,24 @@ impl Engine {
             metadata: new.metadata,
             mandate: new.mandate,
             ephemeral: new.ephemeral,
+            history: history.unwrap_or_default(),
+            blobs: Vec::new(),
         };
+        self.made(wanted, status, by).await
+    }
+
+    /// Makes a thread with a conversation from elsewhere, which was checked by whoever brings it. No request of programs: they
+    /// give `history` to `create`.
+    pub async fn import(&self, new: NewThread, by: &Actor) -> Result<Value, Fault> {
+        self.made(new, "created", by).await?.value()
+    }
+
+    async fn made(&self, wanted: NewThread, status: &'static str, by: &Actor) -> Result<Answer, Fault> {
         let (engine, by) = (self.clone(), by.clone());
         off(move || {
             let (session, lease) = engine.maker.make(wanted, &by)?;
             // No process until the first input.
             drop(lease);
-            if let Some(items) = history.filter(|items| !items.is_empty()) {
-                visit(&engine.home, session, &*step(Visit::Import(items), by))?;
-            }
             engine.told(session, status)
         })
         .await

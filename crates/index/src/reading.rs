@@ -4,7 +4,9 @@
 
 use std::ops::ControlFlow;
 
-use minke_record::{Content, Entry, Item, Kind, Position, Role, SessionId};
+use minke_record::{
+    Content, Entry, History, InputSegment, Item, Kind, Position, Role, SegmentReason, SessionId,
+};
 use minke_session::{ScanEnd, Sealed, Stamp, Store, StoreError};
 use minke_thread::Summary;
 
@@ -70,22 +72,36 @@ impl Task {
     }
 }
 
-/// What an entry says that somebody may look for.
-fn words(entry: &Entry) -> Option<Said> {
-    let (role, text) = match &entry.kind {
+/// What an entry says that somebody may look for. A conversation from elsewhere is many messages in one entry.
+fn words(entry: &Entry) -> Vec<Said> {
+    let seq = entry.seq;
+    match &entry.kind {
         Kind::UserInput(input) => {
-            let parts = input.segments.iter().filter_map(|segment| text_of(&segment.flatten()));
-            ("user", parts.collect::<Vec<String>>().join(" "))
+            let flat: Vec<Content> = input.segments.iter().map(InputSegment::flatten).collect();
+            said(seq, "user", &flat).into_iter().collect()
         }
-        Kind::AssistantItem(said) => match &said.item {
-            Item::Message { role: Role::Assistant, content } => {
-                ("assistant", content.iter().filter_map(text_of).collect::<Vec<String>>().join(" "))
-            }
-            _ => return None,
+        Kind::AssistantItem(entry) => {
+            message(seq, &entry.item).filter(|said| said.role == "assistant").into_iter().collect()
+        }
+        Kind::SegmentStart(start) if start.reason == SegmentReason::Import => match &start.history {
+            History::Here(items) => items.iter().filter_map(|item| message(seq, item)).collect(),
+            History::SameAs { .. } | History::Blob(_) => Vec::new(),
         },
-        _ => return None,
-    };
-    (!text.trim().is_empty()).then_some(Said { seq: entry.seq, role, text })
+        _ => Vec::new(),
+    }
+}
+
+fn message(seq: u64, item: &Item) -> Option<Said> {
+    match item {
+        Item::Message { role: Role::User, content } => said(seq, "user", content),
+        Item::Message { role: Role::Assistant, content } => said(seq, "assistant", content),
+        _ => None,
+    }
+}
+
+fn said(seq: u64, role: &'static str, content: &[Content]) -> Option<Said> {
+    let text = content.iter().filter_map(text_of).collect::<Vec<String>>().join(" ");
+    (!text.trim().is_empty()).then_some(Said { seq, role, text })
 }
 
 fn text_of(content: &Content) -> Option<String> {

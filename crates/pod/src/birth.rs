@@ -62,6 +62,8 @@ pub struct NewSession {
     pub mandate: Option<Value>,
     pub metadata: Option<Value>,
     pub parent: Option<Parent>,
+    /// The conversation so far, if it comes from elsewhere.
+    pub history: Vec<Item>,
     /// The first task, as queued input: the pod takes it up when it boots.
     pub task: Option<Task>,
 }
@@ -77,7 +79,7 @@ pub struct Task {
 pub fn new_session(at: Moment, new: NewSession) -> Written {
     let mut pod = Pod::new(State::default());
     let mut m = at.making(&pod.state);
-    let task = new.task;
+    let (history, task) = (new.history, new.task);
     pod.note(
         &mut m,
         SessionStart {
@@ -97,6 +99,9 @@ pub fn new_session(at: Moment, new: NewSession) -> Written {
             from: None,
         },
     );
+    if !history.is_empty() {
+        pod.begin_segment(&mut m, imported(history));
+    }
     if let Some(task) = task {
         let id = QueueId(m.ids.next_uuid());
         let Task { segments, op_id, from } = task;
@@ -106,6 +111,17 @@ pub fn new_session(at: Moment, new: NewSession) -> Written {
         );
     }
     m.into()
+}
+
+/// A history from elsewhere. Prompt and tools are the pod's own: it begins a segment with them before its first request.
+fn imported(items: Vec<Item>) -> Beginning {
+    Beginning {
+        reason: SegmentReason::Import,
+        system_prompt: Text::default(),
+        tools: Vec::new(),
+        config: Value::Null,
+        history: History::Here(items),
+    }
 }
 
 /// Who visits.
@@ -254,17 +270,7 @@ pub fn visit(state: &State, at: Moment, visitor: Visitor, visit: Visit) -> Resul
                 let message = "the thread has a conversation already: history goes only into an empty one";
                 return Err(Refusal::new(ErrorCode::Conflict, message));
             }
-            // Prompt and tools are the pod's own: it begins a segment with them before its first request.
-            pod.begin_segment(
-                &mut m,
-                Beginning {
-                    reason: SegmentReason::Import,
-                    system_prompt: Text::default(),
-                    tools: Vec::new(),
-                    config: Value::Null,
-                    history: History::Here(items),
-                },
-            );
+            pod.begin_segment(&mut m, imported(items));
         }
         Visit::Abandon { reason } => {
             if state.facts.run.is_some() {

@@ -154,6 +154,7 @@ impl Spawning {
             mandate: Some(self.mandate()),
             metadata: None,
             parent: Some(Parent { session: self.parent, call_id: self.call_id.clone() }),
+            history: Vec::new(),
             task: Some(Task {
                 segments: vec![InputSegment::Text { content: self.task.clone().into() }],
                 op_id: Some(self.call_id.0.clone()),

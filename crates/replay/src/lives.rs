@@ -61,6 +61,14 @@ impl<'l> Walk<'l> {
             }),
             None => None,
         };
+        let history = step.find(|kind| match kind {
+            Kind::SegmentStart(SegmentStart {
+                reason: SegmentReason::Import,
+                history: History::Here(items),
+                ..
+            }) => Some(items.clone()),
+            _ => None,
+        });
         Ok(NewSession {
             session: start.session,
             version: start.version.clone(),
@@ -74,6 +82,7 @@ impl<'l> Walk<'l> {
             mandate: start.mandate.clone(),
             metadata: start.metadata.clone(),
             parent: start.parent.clone(),
+            history: history.unwrap_or_default(),
             task,
         })
     }

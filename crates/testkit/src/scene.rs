@@ -117,6 +117,7 @@ pub(crate) fn first_step(scene: &Setting, now: Millis) -> Written {
         mandate,
         metadata: None,
         parent: scene.parent.then(|| Parent { session: PARENT, call_id: "call_0_0".into() }),
+        history: Vec::new(),
         task,
     };
     new_session(Moment { now, seed: 1 }, new)

@@ -1,6 +1,6 @@
 //! A thread in one line: the latest input.
 
-use minke_record::{Content, InputSegment};
+use minke_record::{Content, InputSegment, Item, Role};
 use unicode_segmentation::UnicodeSegmentation;
 
 /// How long it is at most, in what people see as characters.
@@ -12,10 +12,25 @@ const LOOKED_AT_BYTES: usize = 4 * 1024;
 
 /// One line of an input, or `None` if nothing in it can be shown.
 pub fn preview(segments: &[InputSegment]) -> Option<String> {
+    line(segments.iter().map(InputSegment::flatten))
+}
+
+/// The same of an item that a person said.
+pub(crate) fn preview_of(item: &Item) -> Option<String> {
+    match item {
+        Item::Message { role: Role::User, content } => line(content.iter().cloned()),
+        Item::Message { .. }
+        | Item::Reasoning { .. }
+        | Item::ToolCall { .. }
+        | Item::ToolResult { .. }
+        | Item::Unknown => None,
+    }
+}
+
+fn line(content: impl Iterator<Item = Content>) -> Option<String> {
     let mut text = String::new();
-    for segment in segments {
-        let flat = segment.flatten();
-        let Content::Text { text: words } = &flat else { continue };
+    for part in content {
+        let Content::Text { text: words } = &part else { continue };
         let shown = words.here().unwrap_or_default();
         for word in shown.split(|c: char| c.is_whitespace() || c.is_control()) {
             if text.len() > LOOKED_AT_BYTES {

@@ -6,14 +6,14 @@
 use std::collections::BTreeMap;
 
 use minke_record::{
-    Actor, AskId, CallId, EndResult, Entry, ErrorCode, ForkedFrom, Git, JobFacts, Kind, LlmUsage, Millis,
-    Parent, PodName, Route, RunId, RunResult, SegmentReason, SessionId, SessionStart, StateWord, Trigger,
-    Usage, WaitingOn,
+    Actor, AskId, CallId, EndResult, Entry, ErrorCode, ForkedFrom, Git, History, JobFacts, Kind, LlmUsage,
+    Millis, Parent, PodName, Route, RunId, RunResult, SegmentReason, SessionId, SessionStart, StateWord,
+    Trigger, Usage, WaitingOn,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::preview::{NEW, preview};
+use crate::preview::{NEW, preview, preview_of};
 use crate::work;
 
 /// Open calls and questions that are kept apart; more of them are only counted as one that runs.
@@ -162,7 +162,14 @@ impl Summary {
         }
         match &entry.kind {
             Kind::SessionStart(start) => self.begin(start, entry.ts),
-            Kind::SegmentStart(segment) if segment.reason == SegmentReason::Import => self.imported = true,
+            Kind::SegmentStart(segment) if segment.reason == SegmentReason::Import => {
+                self.imported = true;
+                if let History::Here(items) = &segment.history
+                    && let Some(line) = items.iter().rev().find_map(preview_of)
+                {
+                    self.preview = line;
+                }
+            }
             // A fork goes on as its parent was changed to be.
             Kind::SegmentStart(segment) if segment.reason == SegmentReason::Fork => {
                 let changed = segment.carry.here().map(|facts| &facts.config);

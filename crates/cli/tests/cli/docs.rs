@@ -63,6 +63,11 @@ fn the_examples_of_threads_are_true() {
 }
 
 #[test]
+fn the_examples_of_the_page_on_imports_are_true() {
+    check_page("import.md");
+}
+
+#[test]
 fn the_examples_of_the_host_page_are_true() {
     check_page("host.md");
 }

@@ -10,6 +10,7 @@ mod doctor;
 mod documented;
 mod drain;
 mod endless;
+mod exchange;
 mod exec;
 mod failures;
 mod front;

@@ -289,6 +289,7 @@ mod tests {
                 mandate: None,
                 metadata: None,
                 parent: None,
+                history: Vec::new(),
                 task: None,
             },
         );

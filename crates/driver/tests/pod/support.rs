@@ -86,6 +86,7 @@ impl Home {
             mandate: None,
             metadata: None,
             parent: None,
+            history: Vec::new(),
             task: None,
         };
         let written = minke_pod::new_session(Moment { now, seed }, new);

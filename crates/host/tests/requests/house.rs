@@ -87,6 +87,7 @@ impl Maker for Bench {
             mandate: new.mandate,
             metadata: new.metadata,
             parent: None,
+            history: new.history,
             task: None,
         };
         let written = new_session(Moment { now, seed: made }, first);

@@ -345,6 +345,7 @@ fn new_session(session: SessionId, at: usize) -> NewSession {
         mandate: None,
         metadata: None,
         parent: None,
+        history: Vec::new(),
         task: None,
     }
 }

@@ -73,6 +73,7 @@ impl Tree {
             mandate: None,
             metadata: None,
             parent: None,
+            history: Vec::new(),
             task: None,
         };
         let mut session = Session::default();

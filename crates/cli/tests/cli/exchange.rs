@@ -1,0 +1,231 @@
+//! `minke thread import` and `export`, with real pods: a conversation from elsewhere goes on here, and one of ours elsewhere.
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+
+use serde_json::{Value, json};
+
+use crate::world::World;
+
+/// A world with a script that says back what it hears, and a session file.
+fn world(file: &str) -> (World, PathBuf) {
+    let world = World::new();
+    world.write("s.toml", "loop = true\n[[turn]]\ntext = \"You said: {{prompt}}\"\n");
+    let data = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../exchange/tests/data").join(file);
+    let text = std::fs::read_to_string(data).unwrap();
+    let path = world.write(file, &text);
+    (world, path)
+}
+
+const MODEL: [&str; 2] = ["--model", "scripted:s.toml"];
+
+fn import(world: &World, file: &str, more: &[&str]) -> Value {
+    let args = [&["thread", "import", file, "--json"][..], &MODEL, more].concat();
+    world.json(&args)
+}
+
+/// What was said, as `thread read` has it.
+fn items(world: &World, thread: &str) -> Vec<Value> {
+    let read = world.json(&["thread", "read", thread, "--json"]);
+    let rows = read["data"]["history"].as_array().unwrap().iter();
+    rows.map(|row| row["item"].clone()).collect()
+}
+
+#[test]
+fn a_conversation_from_elsewhere_goes_on() {
+    for (file, said, items_in_it) in [
+        ("claude-parallel.jsonl", "mend the hinge", 8),
+        ("claude-tree.jsonl", "paint the door", 6),
+        ("codex-rollout.jsonl", "what is wrong here?", 9),
+        ("codex-older.jsonl", "hello", 4),
+    ] {
+        let (world, _) = world(file);
+        let made = import(&world, file, &["--name", "old"]);
+        assert_eq!(made["import"]["items"], items_in_it, "{made:#}");
+        let thread = &made["thread"];
+        assert_eq!((&thread["source"], &thread["name"]), (&"resume".into(), &"old".into()), "{thread:#}");
+        assert!(thread["preview"].as_str().unwrap().contains(said), "{thread:#}");
+        let found = world.json(&["thread", "search", said, "--json"]);
+        assert_eq!(found["hits"].as_array().unwrap().len(), 1, "{found:#}");
+        // The first entry is there whole: nobody sees a thread whose conversation is still to come.
+        let id = made["thread_id"].as_str().unwrap();
+        let log = world.run(&["log", "show", id, "--json"]).out;
+        let kinds: Vec<Value> = log.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        assert_eq!(kinds.len(), 2, "{log}");
+        assert_eq!((&kinds[0]["more"], &kinds[1]["reason"]), (&true.into(), &"import".into()), "{log}");
+        let done = world.run(&["thread", "message", "old", "and now?"]);
+        assert_eq!(done.code, Some(0), "{done:?}");
+        assert_eq!(world.run(&["wait", "old"]).code, Some(0));
+        let after = items(&world, "old");
+        assert_eq!(after.len(), items_in_it + 2, "{after:#?}");
+        let answer = after.last().unwrap().to_string();
+        assert!(answer.contains("You said: and now?"), "{answer}");
+        assert_eq!(world.run(&["stop", "old"]).code, Some(0));
+        world.verify();
+    }
+}
+
+#[test]
+fn what_is_known_of_it_is_kept_and_told() {
+    let (world, _) = world("claude-tree.jsonl");
+    let done = world.run(&[&["thread", "import", "claude-tree.jsonl"][..], &MODEL].concat());
+    assert_eq!(done.code, Some(0), "{done:?}");
+    for told in
+        ["6 items of a Claude Code session", "2 × line of a side chain", "`newFangled`", "begun in /w"]
+    {
+        assert!(done.err.contains(told), "{told}: {done:?}");
+    }
+    let log = world.run(&["log", "show", done.out.trim(), "--json", "--kind", "session_start"]).out;
+    let start: Value = serde_json::from_str(&log).unwrap();
+    let origin = &start["metadata"]["import"];
+    assert_eq!(start["name"], "paint", "the title gives the name");
+    assert_eq!(
+        (&origin["format"], &origin["session"], &origin["branch"], &origin["model"]),
+        (&"claude".into(), &"5e55-2".into(), &"paint".into(), &"claude-opus-4-5".into()),
+        "{origin:#}"
+    );
+    assert_eq!(origin["sha256"].as_str().unwrap().len(), 64);
+}
+
+#[test]
+fn a_file_is_imported_once_unless_it_is_wished_again() {
+    let (world, path) = world("codex-older.jsonl");
+    let first = import(&world, "codex-older.jsonl", &[]);
+    let id = first["thread_id"].as_str().unwrap();
+    let args = [&["thread", "import", "codex-older.jsonl"][..], &MODEL].concat();
+    let again = world.run(&args);
+    assert!(again.code == Some(2) && again.err.contains(id) && again.err.contains("--again"), "{again:?}");
+    assert_eq!(world.sessions(), 1);
+    // The same session, which went on meanwhile.
+    let grown = format!(
+        "{}\n{}",
+        std::fs::read_to_string(&path).unwrap(),
+        r#"{"type":"message","role":"user","content":"more"}"#
+    );
+    std::fs::write(&path, grown).unwrap();
+    let later = world.run(&args);
+    assert!(later.code == Some(2) && later.err.contains("an earlier state"), "{later:?}");
+    let second = import(&world, "codex-older.jsonl", &["--again"]);
+    assert_eq!((&second["import"]["items"], world.sessions()), (&5.into(), 2));
+}
+
+#[test]
+fn what_cannot_be_imported_is_refused_and_nothing_is_made() {
+    let (world, _) = world("codex-older.jsonl");
+    world.write("notes.txt", "buy oil");
+    world.write("empty.jsonl", "");
+    world.write("log.jsonl", r#"{"seq":0,"kind":"session_start","h":"0"}"#);
+    std::fs::create_dir(world.work().join("folder")).unwrap();
+    std::fs::File::create(world.work().join("huge.jsonl")).unwrap().set_len(1 << 40).unwrap();
+    for (bad, says) in [
+        (&["notes.txt"][..], "no session file of Claude Code, Codex or Minke"),
+        (&["empty.jsonl"], "it is empty"),
+        (&["log.jsonl"], "thread export"),
+        (&["folder"], "directory"),
+        (&["huge.jsonl"], "at most"),
+        (&["nobody.jsonl"], "cannot read"),
+        (&["codex-older.jsonl", "--format", "claude"], "format `codex`"),
+        (&["codex-older.jsonl", "--cwd", "/nowhere/at/all"], "/nowhere/at/all"),
+        (&["codex-older.jsonl", "--name", "Not A Name"], "name"),
+        (&["codex-older.jsonl", "--model", "nobody/nothing"], "nobody"),
+    ] {
+        let model = if bad.contains(&"--model") { &[][..] } else { &MODEL };
+        let done = world.run(&[&["thread", "import"][..], bad, model].concat());
+        assert!(done.code == Some(2) && done.err.contains(says), "{bad:?}: {done:?}");
+    }
+    assert_eq!(world.sessions(), 0);
+}
+
+#[test]
+fn a_known_key_does_not_come_along() {
+    let (world, path) = world("codex-older.jsonl");
+    let key = "sk-planted-4711-key";
+    let text = std::fs::read_to_string(&path).unwrap().replace("boom", &format!("boom {key}"));
+    std::fs::write(&path, text).unwrap();
+    let mut command = world.command();
+    command.env("OPENAI_API_KEY", key).args(["thread", "import", "codex-older.jsonl"]).args(MODEL);
+    let done = world.done(command);
+    assert!(done.code == Some(0) && done.err.contains("known key"), "{done:?}");
+    let log = world.run(&["log", "show", done.out.trim(), "--json"]).out;
+    assert!(!log.contains(key) && log.contains("[secret"), "{log}");
+    // A program that brings one along in its history is refused, as with everything that it says.
+    let history = json!([{ "role": "user", "content": format!("it is {key}") }]).to_string();
+    world.write("history.json", &history);
+    let mut command = world.command();
+    command.env("OPENAI_API_KEY", key).args(["thread", "create", "--history", "history.json"]).args(MODEL);
+    let done = world.done(command);
+    assert!(done.code == Some(2) && done.err.contains("secret"), "{done:?}");
+    assert_eq!(world.sessions(), 1);
+}
+
+#[test]
+fn a_thread_travels_in_every_format_and_comes_back() {
+    let (world, _) = world("claude-parallel.jsonl");
+    import(&world, "claude-parallel.jsonl", &["--name", "old"]);
+    let done = world.run(&["exec", "--resume", "old", "and the lock"]);
+    assert_eq!(done.code, Some(0), "{done:?}");
+    assert_eq!(world.run(&["thread", "fork", "old", "--name", "fork"]).code, Some(0));
+    assert_eq!(world.run(&["exec", "--resume", "fork", "and the key"]).code, Some(0));
+    let before = items(&world, "fork");
+    assert_eq!(before.len(), 12, "{before:#?}");
+    for format in ["minke", "claude", "codex"] {
+        let file = format!("{format}.jsonl");
+        let done = world.run(&["thread", "export", "fork", "--format", format, "-o", &file]);
+        assert_eq!(done.code, Some(0), "{done:?}");
+        let mode = std::fs::metadata(world.work().join(&file)).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+        let printed = world.run(&["thread", "export", "fork", "--format", format]);
+        assert_eq!(printed.out, world.read(&file), "the same on stdout");
+        let made = import(&world, &file, &["--format", format]);
+        assert_eq!(made["import"]["left"], json!([]), "{made:#}");
+        assert_eq!(items(&world, made["thread_id"].as_str().unwrap()), before, "{format}");
+    }
+    let shown = world.run(&["thread", "export", "fork", "--format", "markdown"]).out;
+    for part in [
+        "# fork",
+        "## Person\n\nmend the hinge",
+        "> two things",
+        "**`Read`**",
+        "## Model\n\nYou said: and the key",
+    ] {
+        assert!(shown.contains(part), "{part}: {shown}");
+    }
+}
+
+#[test]
+fn an_export_holds_no_key_and_overwrites_nothing() {
+    let (world, path) = world("codex-older.jsonl");
+    let token = format!("ghp_{}", "a1B2c3D4e5F6g7H8i9J0".repeat(2).get(..36).unwrap());
+    let text = std::fs::read_to_string(&path).unwrap();
+    let text = text
+        .replace("boom", &token)
+        .replace(r#""arguments":"{}""#, &format!(r#""arguments":"{{\"t\": \"{token}\"}}""#));
+    std::fs::write(&path, text).unwrap();
+    let done = world.run(&[&["thread", "import", "codex-older.jsonl", "--name", "old"][..], &MODEL].concat());
+    assert!(done.code == Some(0) && done.err.contains("look as if they held a key"), "{done:?}");
+    for format in ["minke", "claude", "codex", "markdown"] {
+        let done = world.run(&["thread", "export", "old", "--format", format]);
+        assert!(done.code == Some(0) && done.err.contains("masked"), "{done:?}");
+        assert!(!done.out.contains(&token) && done.out.contains("[key ghp_…]"), "{}", done.out);
+    }
+    world.write("there.jsonl", "mine");
+    let done = world.run(&["thread", "export", "old", "-o", "there.jsonl"]);
+    assert!(done.code != Some(0) && done.err.contains("--force"), "{done:?}");
+    assert_eq!(world.read("there.jsonl"), "mine");
+    std::os::unix::fs::symlink("there.jsonl", world.work().join("link.jsonl")).unwrap();
+    let done = world.run(&["thread", "export", "old", "-o", "link.jsonl"]);
+    assert!(done.code != Some(0) && world.read("there.jsonl") == "mine", "{done:?}");
+    let done = world.run(&["thread", "export", "old", "-o", "there.jsonl", "--force"]);
+    assert!(done.code == Some(0) && world.read("there.jsonl").contains("\"minke\":\"thread\""), "{done:?}");
+    for (bad, says) in [
+        (&["thread", "export", "nobody"][..], "nobody"),
+        (&["thread", "export", "old", "-o", "no/such/place"], "cannot write"),
+        (&["thread", "export", "old", "--force"], "--output"),
+    ] {
+        let done = world.run(bad);
+        assert!(done.code != Some(0) && done.err.contains(says), "{bad:?}: {done:?}");
+    }
+    let left: Vec<_> =
+        std::fs::read_dir(world.work()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert!(!left.iter().any(|name| name.to_string_lossy().starts_with('.')), "{left:?}");
+}
