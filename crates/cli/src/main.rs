@@ -52,6 +52,7 @@ mod streams;
 mod tail;
 mod thread;
 mod thread_export;
+mod thread_found;
 mod thread_import;
 mod threads_shown;
 mod top;

@@ -193,12 +193,20 @@ fn write(path: &Path, text: &str, force: bool) -> Result<(), Failure> {
     let mut options = OpenOptions::new();
     let mut file = options.write(true).create_new(true).mode(0o600).open(&beside).map_err(failed)?;
     let written = file.write_all(text.as_bytes()).and_then(|()| file.sync_all());
-    // A link, unlike a new name, does not take the place of a file that has come meanwhile.
-    let placed = written.and_then(|()| match force {
-        true => std::fs::rename(&beside, path),
-        false => std::fs::hard_link(&beside, path),
-    });
+    let placed =
+        written.and_then(|()| if force { std::fs::rename(&beside, path) } else { put(&beside, path) });
     // After a rename there is nothing left to remove.
     drop(std::fs::remove_file(&beside));
     placed.map_err(failed)
+}
+
+/// A link, unlike a new name, does not take the place of a file that has come meanwhile. Where a disk has no links, there is
+/// a moment in which it would.
+fn put(from: &Path, to: &Path) -> std::io::Result<()> {
+    match std::fs::hard_link(from, to) {
+        Err(e) if e.kind() != std::io::ErrorKind::AlreadyExists && to.symlink_metadata().is_err() => {
+            std::fs::rename(from, to)
+        }
+        linked => linked,
+    }
 }

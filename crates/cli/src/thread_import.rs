@@ -22,12 +22,16 @@ use serde_json::{Value, json};
 use crate::asking::Asking;
 use crate::failure::{Exit, Failure};
 use crate::thread_export::each_text;
+use crate::thread_found;
 
 #[derive(Debug, Args)]
 pub(crate) struct Import {
     /// The session file; `-` reads it from stdin
-    #[arg(value_name = "FILE")]
-    file: PathBuf,
+    #[arg(value_name = "FILE", required_unless_present = "list")]
+    file: Option<PathBuf>,
+    /// List the session files in a directory, or without one in the usual places, and import nothing
+    #[arg(long)]
+    list: bool,
     /// Whose file it is
     #[arg(long, value_enum, default_value_t)]
     format: Format,
@@ -61,14 +65,21 @@ enum Format {
 }
 
 pub(crate) async fn run(desk: &Asking<'_>, import: &Import) -> Result<Exit, Failure> {
-    let file = read(&import.file, desk)?;
+    let path = match &import.file {
+        Some(path) if !import.list => path,
+        place => {
+            let place = place.as_ref().map(|place| desk.around.cwd.join(place));
+            return thread_found::list(place.as_deref(), desk.screen);
+        }
+    };
+    let file = read(path, desk)?;
     let format = match import.format {
         Format::Auto => None,
         Format::Claude => Some(minke_exchange::Format::Claude),
         Format::Codex => Some(minke_exchange::Format::Codex),
         Format::Minke => Some(minke_exchange::Format::Minke),
     };
-    let mut taken = take(&file.content, format).map_err(|refused| not(&import.file, &refused))?;
+    let mut taken = take(&file.content, format).map_err(|refused| not(path, &refused))?;
     if !import.again {
         new_here(desk, &file, &taken)?;
     }
@@ -139,7 +150,8 @@ fn read(path: &Path, desk: &Asking<'_>) -> Result<Blob, Failure> {
         std::io::stdin().lock().take(most).read_to_end(&mut bytes).map_err(failed)?;
     } else {
         if path.is_dir() {
-            return Err(failed(std::io::ErrorKind::IsADirectory.into()).hint("name one session file in it"));
+            return Err(failed(std::io::ErrorKind::IsADirectory.into())
+                .hint("name one session file in it; --list lists them"));
         }
         let file = std::fs::File::open(&path).map_err(failed)?;
         let length = file.metadata().map_err(failed)?.len();

@@ -137,6 +137,29 @@ fn what_cannot_be_imported_is_refused_and_nothing_is_made() {
 }
 
 #[test]
+fn what_could_be_imported_is_listed() {
+    let (world, _) = world("codex-older.jsonl");
+    let home = world.work().join("person");
+    let places = [".claude/projects/-w", ".codex/sessions/2026/01/02"];
+    for (at, place) in places.iter().enumerate() {
+        std::fs::create_dir_all(home.join(place)).unwrap();
+        let file = std::fs::File::create(home.join(place).join("x.jsonl")).unwrap();
+        let old = std::time::SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(1_000_000 + at as u64);
+        file.set_modified(old).unwrap();
+    }
+    let mut command = world.command();
+    command.env("HOME", &home).args(["thread", "import", "--list"]);
+    let done = world.done(command);
+    let lines: Vec<&str> = done.out.lines().collect();
+    assert!(lines.len() == 2 && lines[0].contains(".codex") && lines[1].contains(".claude"), "{done:?}");
+    let below = world.json(&["thread", "import", "--list", "--json", "person/.claude"]);
+    assert_eq!((&below["found"], &below["complete"]), (&1.into(), &true.into()), "{below:#}");
+    let none = world.run(&["thread", "import", "--list", "nowhere"]);
+    assert!(none.code == Some(0) && none.err.contains("no session files in"), "{none:?}");
+    assert_eq!(world.run(&["thread", "import"]).code, Some(2));
+}
+
+#[test]
 fn a_known_key_does_not_come_along() {
     let (world, path) = world("codex-older.jsonl");
     let key = "sk-planted-4711-key";
