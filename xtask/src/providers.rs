@@ -14,6 +14,9 @@ const OUR_OWN: &str = "scripted";
 /// Names of wire formats and of firms that are no entry of the catalog.
 const MORE: [&str; 5] = ["openai", "anthropic", "gemini", "claude", "gpt-"];
 
+/// Programs that are called like a provider.
+const PROGRAMS: [&str; 1] = ["claude code"];
+
 /// The names that are looked for: the catalog's tables and a few more.
 pub fn names(catalog: &str) -> Vec<String> {
     let tables = catalog.lines().filter_map(|line| line.trim().strip_prefix('[')?.strip_suffix(']'));
@@ -48,6 +51,8 @@ fn is_looked_at(file: &Path) -> bool {
     in_src
         && file.starts_with("crates")
         && !file.starts_with("crates/llm")
+        // The files of other programs bear their names.
+        && !file.starts_with("crates/exchange")
         && !file.starts_with("crates/testkit")
 }
 
@@ -59,8 +64,11 @@ pub fn name_in<'n>(line: &str, names: &'n [String]) -> Option<&'n str> {
         line.match_indices(*name).any(|(at, _)| {
             let before = line.get(..at).and_then(|text| text.chars().next_back());
             let after = line.get(at + name.len()..).and_then(|text| text.chars().next());
-            // A directory of that name is somebody's files, not a provider; so is a text.
+            // A directory of that name is somebody's files, not a provider; so is a text, and a program is none either.
             before != Some('.')
+                && !line
+                    .get(at..)
+                    .is_some_and(|rest| PROGRAMS.iter().any(|program| rest.starts_with(program)))
                 && !line.get(at + name.len()..).is_some_and(|rest| rest.starts_with(".md"))
                 && !before.is_some_and(inside)
                 && (name.ends_with('-') || !after.is_some_and(inside))

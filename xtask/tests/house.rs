@@ -69,6 +69,7 @@ fn a_provider_that_is_named_is_found() {
     assert!(providers::name_in("a groqqy thing", &names).is_none());
     assert_eq!(providers::name_in("a directory `.openai/x`", &providers::names("")), None);
     assert_eq!(providers::name_in("a text `OPENAI.md`", &providers::names("")), None);
+    assert_eq!(providers::name_in("a session file of Claude Code", &providers::names("")), None);
 }
 
 #[test]

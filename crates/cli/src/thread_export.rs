@@ -9,8 +9,8 @@ use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-use clap::{Args, ValueEnum};
-use minke_exchange::{About, Conversation, Said, give, markdown, settle};
+use clap::Args;
+use minke_exchange::{About, Conversation, Format, Said, give, markdown, settle};
 use minke_host::Whole;
 use minke_llm::{Around, Cover};
 use minke_record::{Item, Text};
@@ -19,15 +19,15 @@ use serde_json::{Value, json};
 
 use crate::asking::Asking;
 use crate::failure::{Exit, Failure};
-use crate::thread_import::left_out;
+use crate::thread_import::{formats, left_out};
 
 #[derive(Debug, Args)]
 pub(crate) struct Export {
     /// The thread: a pod's name, a session's id or its beginning
     name: String,
-    /// What to write
-    #[arg(long, value_enum, default_value_t)]
-    format: Format,
+    /// What to write: a file of that program, or text for people
+    #[arg(long, default_value = OWN, value_parser = formats(&[MARKDOWN]))]
+    format: String,
     /// Where to (default: stdout); a file that is there is not overwritten
     #[arg(long, short, value_name = "FILE")]
     output: Option<PathBuf>,
@@ -36,18 +36,10 @@ pub(crate) struct Export {
     force: bool,
 }
 
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
-enum Format {
-    /// Our own: every item as it is, images included
-    #[default]
-    Minke,
-    /// A session file of Claude Code
-    Claude,
-    /// A session file of Codex
-    Codex,
-    /// For people
-    Markdown,
-}
+/// For people.
+const MARKDOWN: &str = "markdown";
+/// Our own form: every item as it is, images included.
+const OWN: &str = "minke";
 
 pub(crate) async fn run(desk: &Asking<'_>, export: &Export) -> Result<Exit, Failure> {
     let whole = desk.whole(&desk.meant(&export.name)?).await?;
@@ -55,11 +47,9 @@ pub(crate) async fn run(desk: &Asking<'_>, export: &Export) -> Result<Exit, Fail
     let id = whole.thread.id.clone();
     let (mut conversation, left) = settle(conversation(whole));
     let masked = masked(&mut conversation, desk)?;
-    let text = match export.format {
-        Format::Minke => give(&conversation, minke_exchange::Format::Minke).0,
-        Format::Claude => give(&conversation, minke_exchange::Format::Claude).0,
-        Format::Codex => give(&conversation, minke_exchange::Format::Codex).0,
-        Format::Markdown => markdown(&conversation),
+    let text = match Format::of(&export.format) {
+        Some(format) => give(&conversation, format).0,
+        None => markdown(&conversation),
     };
     let screen = desk.screen;
     match &export.output {

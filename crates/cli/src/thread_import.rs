@@ -9,8 +9,9 @@ use std::io::Read;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
-use clap::{Args, ValueEnum};
-use minke_exchange::{About, Conversation, FILE_BYTES, Left, Refused, Said, Taken, spill, take};
+use clap::Args;
+use clap::builder::PossibleValuesParser;
+use minke_exchange::{About, Conversation, FILE_BYTES, Format, Left, Refused, Said, Taken, spill, take};
 use minke_host::NewThread;
 use minke_llm::{Around, Cover};
 use minke_record::{Actor, Blob, Kind, PodName, SessionId};
@@ -32,9 +33,9 @@ pub(crate) struct Import {
     /// List the session files in a directory, or without one in the usual places, and import nothing
     #[arg(long)]
     list: bool,
-    /// Whose file it is
-    #[arg(long, value_enum, default_value_t)]
-    format: Format,
+    /// Whose file it is; `auto` tells by what it holds
+    #[arg(long, default_value = AUTO, value_parser = formats(&[AUTO]), hide_default_value = true)]
+    format: String,
     /// The thread's name (default: made from the conversation's title)
     #[arg(long)]
     name: Option<String>,
@@ -51,17 +52,13 @@ pub(crate) struct Import {
     again: bool,
 }
 
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
-enum Format {
-    /// Told by what it holds
-    #[default]
-    Auto,
-    /// Claude Code
-    Claude,
-    /// Codex
-    Codex,
-    /// `minke thread export`
-    Minke,
+/// Not said: it is told by what the file holds.
+const AUTO: &str = "auto";
+
+/// The words for formats, and others.
+pub(crate) fn formats(others: &[&'static str]) -> PossibleValuesParser {
+    let words = Format::ALL.map(Format::as_str);
+    PossibleValuesParser::new(words.iter().chain(others).copied())
 }
 
 pub(crate) async fn run(desk: &Asking<'_>, import: &Import) -> Result<Exit, Failure> {
@@ -73,13 +70,7 @@ pub(crate) async fn run(desk: &Asking<'_>, import: &Import) -> Result<Exit, Fail
         }
     };
     let file = read(path, desk)?;
-    let format = match import.format {
-        Format::Auto => None,
-        Format::Claude => Some(minke_exchange::Format::Claude),
-        Format::Codex => Some(minke_exchange::Format::Codex),
-        Format::Minke => Some(minke_exchange::Format::Minke),
-    };
-    let mut taken = take(&file.content, format).map_err(|refused| not(path, &refused))?;
+    let mut taken = take(&file.content, Format::of(&import.format)).map_err(|refused| not(path, &refused))?;
     if !import.again {
         new_here(desk, &file, &taken)?;
     }
@@ -113,7 +104,7 @@ pub(crate) async fn run(desk: &Asking<'_>, import: &Import) -> Result<Exit, Fail
     desk.tell(&answer, |answer| {
         let id = answer["thread_id"].as_str().unwrap_or_default();
         desk.screen.line(id)?;
-        desk.screen.note(&format!("{items} items of a {} session are in it", spoken(format)));
+        desk.screen.note(&format!("{items} items of a {} session are in it", format.program()));
         if !left.is_empty() {
             desk.screen.note(&format!("left out or changed: {}", left_out(&left)));
         }
@@ -123,14 +114,6 @@ pub(crate) async fn run(desk: &Asking<'_>, import: &Import) -> Result<Exit, Fail
         desk.screen.note(&format!("`minke thread message {id} \"…\"` goes on with it"));
         Ok(())
     })
-}
-
-fn spoken(format: minke_exchange::Format) -> &'static str {
-    match format {
-        minke_exchange::Format::Claude => "Claude Code",
-        minke_exchange::Format::Codex => "Codex",
-        minke_exchange::Format::Minke => "Minke",
-    }
 }
 
 /// What did not come along, in one line.

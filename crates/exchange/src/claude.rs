@@ -149,6 +149,7 @@ pub(crate) fn items(line: &Object, bag: &mut Bag, tally: &mut Tally) -> Vec<Item
             Vec::new()
         }
         Some("assistant") => meant(spoken(line.get("message"), tally), beside),
+        Some("attachment") if queued(line).is_some() => heard(queued(line).as_ref(), bag, tally),
         Some(OWN_LINE) => line.get("item").and_then(own_item).into_iter().collect(),
         Some(kind) => {
             tally.named("line of type", kind);
@@ -159,6 +160,13 @@ pub(crate) fn items(line: &Object, bag: &mut Bag, tally: &mut Tally) -> Vec<Item
             Vec::new()
         }
     }
+}
+
+/// What a person said while the model was still at work, as the message that it became.
+fn queued(line: &Object) -> Option<Value> {
+    let attached = line.get("attachment")?;
+    let prompt = attached.get("prompt").filter(|_| member(attached, "type") == Some("queued_command"))?;
+    Some(serde_json::json!({ "content": prompt }))
 }
 
 /// The blocks of a message; a bare text is one block of text.

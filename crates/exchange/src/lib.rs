@@ -49,6 +49,22 @@ pub enum Format {
 }
 
 impl Format {
+    pub const ALL: [Format; 3] = [Format::Minke, Format::Claude, Format::Codex];
+
+    /// The format that a word names.
+    pub fn of(word: &str) -> Option<Format> {
+        Format::ALL.into_iter().find(|format| format.as_str() == word)
+    }
+
+    /// The program whose files these are.
+    pub fn program(self) -> &'static str {
+        match self {
+            Format::Claude => "Claude Code",
+            Format::Codex => "Codex",
+            Format::Minke => "Minke",
+        }
+    }
+
     pub fn as_str(self) -> &'static str {
         match self {
             Format::Claude => "claude",

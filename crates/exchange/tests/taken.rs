@@ -118,7 +118,7 @@ fn the_conversation_is_the_way_from_the_newest_leaf() {
     assert_eq!((about.title.as_deref(), about.branch.as_deref()), (Some("Paint"), Some("paint")));
     assert_eq!(
         told(&self::taken("claude-helper.jsonl").conversation),
-        ["user: look for oil", "assistant: in the shed"]
+        ["user: look for oil", "user: and a rag", "assistant: in the shed"]
     );
 }
 
