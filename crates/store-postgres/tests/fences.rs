@@ -200,3 +200,48 @@ fn a_server_that_is_away_is_said_and_the_password_is_not() {
         assert!(!format!("{error} {error:?}").contains("hunter2"), "{bad}: {error}");
     }
 }
+
+#[test]
+fn each_job_is_claimed_by_one_host_and_taken_over_when_its_claim_expires() {
+    let Some(server) = Server::start() else { return };
+    let (one, two, three) =
+        (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let (a, b) = (home(&server, one.path(), 600_000), home(&server, two.path(), 600_000));
+    let away = Settings::new(&server.address(), three.path()).unwrap().with_label("elsewhere").unwrap();
+    let away = PostgresStore::new(away).unwrap();
+    let ids: Vec<SessionId> = (1..=60).map(id).collect();
+    for id in &ids {
+        drop(a.create(*id, step(0, vec![start(*id)]), Vec::new()).unwrap());
+    }
+    // Both at once, a few at a time, in the same order: whoever finds a row locked goes on to the next.
+    let claim_all = |store: &PostgresStore| -> Vec<SessionId> {
+        ids.chunks(3).flat_map(|some| store.claim(some).unwrap()).collect()
+    };
+    let (first, second) = std::thread::scope(|scope| {
+        let other = scope.spawn(|| claim_all(&b));
+        (claim_all(&a), other.join().unwrap())
+    });
+    assert!(first.iter().all(|id| !second.contains(id)), "one job, one host");
+    let mut both: Vec<SessionId> = first.iter().chain(&second).copied().collect();
+    both.sort_unstable();
+    both.dedup();
+    // What both skipped at that moment is still to be had; nobody's claim is.
+    let left: Vec<SessionId> = claim_all(&a).into_iter().filter(|id| !first.contains(id)).collect();
+    assert_eq!(both.len() + left.len(), ids.len());
+    assert!(claim_all(&b).iter().all(|id| second.contains(id)), "its own are renewed, others' are not taken");
+    assert!(claim_all(&away).is_empty(), "its workspaces are elsewhere");
+    let standing = away.standing(&ids[..1]).unwrap();
+    assert_eq!(standing, [minke_session::Standing::Elsewhere]);
+    assert!(matches!(away.lease(id(1)).map(drop), Err(StoreError::WorkspaceElsewhere { .. })));
+    server.ask("update minke.claim set expires = clock_timestamp() - interval '1 second'");
+    assert_eq!(claim_all(&b).len(), ids.len(), "what expired is taken over");
+    let open = a.open(id(1)).unwrap();
+    server.ask("update minke.claim set expires = clock_timestamp() - interval '1 second'");
+    assert!(b.claim(&[id(1)]).unwrap().is_empty(), "a session that lives elsewhere is nobody's to start");
+    assert_eq!(
+        b.standing(&[id(1), id(2), id(99)]).unwrap(),
+        [minke_session::Standing::Elsewhere, minke_session::Standing::Free, minke_session::Standing::Gone,]
+    );
+    assert_eq!(a.standing(&[id(1)]).unwrap(), [minke_session::Standing::Held]);
+    drop(open);
+}

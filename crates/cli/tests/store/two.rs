@@ -13,13 +13,15 @@ use crate::world::World;
 /// How long a lease holds here; a stopped host is left alone for longer.
 const LEASE_MS: u64 = 6_000;
 const STOPPED: Duration = Duration::from_millis(LEASE_MS + 2_000);
-/// Between two troubles.
+/// So many troubles there are at least: each of them for each side.
+const ROUNDS: usize = 6;
+/// Between two later ones.
 const QUIET: Duration = Duration::from_secs(4);
 
 const SCRIPT: &str = r#"
 loop = true
 [[turn]]
-pace_ms = 150
+pace_ms = 400
 text = ["one ", "two ", "three ", "four ", "five ", "six ", "seven ", "eight ", "nine ", "ten."]
 "#;
 
@@ -83,6 +85,14 @@ impl Side {
         all.len()
     }
 
+    /// Until one of its pods is at work, but not for long: the other side may have taken everything.
+    fn busy(&self) {
+        let patience = Instant::now() + Duration::from_secs(5);
+        while self.everybody().len() < 2 && Instant::now() < patience {
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+
     fn killed(&mut self) -> usize {
         let count = self.signal(Signal::KILL);
         self.host = None;
@@ -108,17 +118,23 @@ fn two_hosts_on_one_database_complete_every_job_once_whatever_dies() {
     let Some(server) = Server::start() else { return };
     let mut sides = [Side::new(&server), Side::new(&server)];
     let count = jobs();
-    let ids: Vec<String> = (0..count).map(|number| sides[number % 2].begin(number)).collect();
+    let mut ids: Vec<String> = Vec::new();
     let done = |server: &Server| -> usize {
         let sql = format!("select count(*) from ({COMPLETED}) as c(name, finished) where finished > 0");
         server.ask(&sql).parse().unwrap()
     };
-    let patience = Instant::now() + Duration::from_secs(if count > 100 { 3_600 } else { 240 });
+    let patience = Instant::now() + Duration::from_secs(if count > 100 { 3_600 } else { 300 });
     let mut seen = String::new();
     let mut round = 0;
-    while done(&server) < count {
+    while round < ROUNDS || done(&server) < count {
         assert!(Instant::now() < patience, "{} of {count} are done after: {seen}", done(&server));
+        if round < ROUNDS {
+            ids.extend(
+                (ids.len()..count * (round + 1) / ROUNDS).map(|number| sides[number % 2].begin(number)),
+            );
+        }
         let side = &mut sides[round / 3 % 2];
+        side.busy();
         match round % 3 {
             0 => seen.push_str(&format!("{} stopped past their lease; ", side.stopped_past_its_lease())),
             1 => {
@@ -129,7 +145,6 @@ fn two_hosts_on_one_database_complete_every_job_once_whatever_dies() {
         }
         round += 1;
         // What crashed three times in a minute is for a person to look at; here he says: go on.
-        let next = Instant::now() + QUIET;
         for side in &sides {
             let listed = side.world.run(&["job", "list", "--json"]);
             let listed: Value = serde_json::from_str(&listed.out).unwrap_or_default();
@@ -139,7 +154,8 @@ fn two_hosts_on_one_database_complete_every_job_once_whatever_dies() {
                 }
             }
         }
-        while Instant::now() < next && done(&server) < count {
+        let next = Instant::now() + QUIET;
+        while round >= ROUNDS && Instant::now() < next && done(&server) < count {
             std::thread::sleep(Duration::from_millis(100));
         }
     }
