@@ -106,13 +106,16 @@ fn an_overtaken_writer_writes_nothing() {
     expire(&server);
     let mut new = b.open(id(1)).unwrap();
     assert_eq!(new.replay.len(), 2);
-    new.writer.append(step(2, vec![alert("now mine")]), Vec::new()).unwrap();
-    new.writer.syncer().sync().unwrap();
-    for message in ["late", "later"] {
+    // Before the new holder has written anything the log ends where the old one believes; only the fence tells them apart.
+    let mut late = |message: &str| {
         let error = old.append(step(2, vec![alert(message)]), Vec::new()).unwrap_err();
         let why = std::error::Error::source(&error).map(ToString::to_string).unwrap_or_default();
         assert!(why.contains("overtaken"), "{error}: {why}");
-    }
+    };
+    late("late");
+    new.writer.append(step(2, vec![alert("now mine")]), Vec::new()).unwrap();
+    new.writer.syncer().sync().unwrap();
+    late("later");
     assert_eq!(lost.lock().unwrap().len(), 1, "it was told once");
     drop(old);
     assert!(a.open(id(1)).is_err(), "its end frees nothing of the new one's");

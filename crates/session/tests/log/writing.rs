@@ -269,7 +269,7 @@ fn a_reader_beside_a_writer_never_sees_half_a_step() {
     let mut seen = entries.len();
     for (at, byte) in more.iter().enumerate() {
         next.push(*byte);
-        if at % STRIDE != 0 && at + 1 < more.len() {
+        if !at.is_multiple_of(STRIDE) && at + 1 < more.len() {
             continue;
         }
         disk.put(&file(id(1), "log.jsonl"), &next).unwrap();
