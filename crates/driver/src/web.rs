@@ -60,7 +60,8 @@ pub fn secret_variables(manifest: &Manifest) -> Vec<String> {
     let search = manifest.web.as_ref().and_then(|web| web.search.as_ref());
     let search = search.and_then(key_variable);
     let passed = manifest.sandbox.env.pass.iter().filter(|name| minke_exec::names_a_secret(name)).cloned();
-    search.into_iter().chain(passed).collect()
+    // The address of a store may hold a password.
+    search.into_iter().chain(passed).chain([minke_store_postgres::ADDRESS.to_owned()]).collect()
 }
 
 /// The variable that holds the key of a search service.

@@ -5,8 +5,9 @@
 //! Needs nothing of the workspace, so that other crates' tests take it by path.
 
 use std::io;
-use std::path::PathBuf;
-use std::process::{Command, Stdio};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError, mpsc};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -19,7 +20,8 @@ const USER: &str = "postgres";
 /// A server and its data.
 pub struct Server {
     bin: PathBuf,
-    home: tempfile::TempDir,
+    home: PathBuf,
+    sweeper: Mutex<Child>,
     /// Its process, and the thread that started it: the kernel ends a server with the thread, so the thread waits for it.
     child: Mutex<Option<(u32, JoinHandle<()>)>>,
 }
@@ -45,20 +47,22 @@ impl Server {
             eprintln!("SKIPPED: PostgreSQL is not installed (Debian: `apt-get install postgresql`)");
             return None;
         };
-        let home = tempfile::Builder::new().prefix("minke-pg-").tempdir().expect("a temporary directory");
-        let server = Server { bin, home, child: Mutex::new(None) };
+        let home =
+            tempfile::Builder::new().prefix("minke-pg-").tempdir().expect("a temporary directory").keep();
+        let sweeper = Mutex::new(sweeper(&home).unwrap_or_else(|e| panic!("nobody would clean up: {e}")));
+        let server = Server { bin, home, sweeper, child: Mutex::new(None) };
         server.make().unwrap_or_else(|e| panic!("a database cannot be made: {e}"));
         server.up();
         Some(server)
     }
 
     fn data(&self) -> PathBuf {
-        self.home.path().join("data")
+        self.home.join("data")
     }
 
     /// The address for `--store`.
     pub fn address(&self) -> String {
-        format!("postgres://minke@/postgres?host={}", self.home.path().display())
+        format!("postgres://minke@/postgres?host={}", self.home.display())
     }
 
     fn program(&self, name: &str) -> Command {
@@ -75,7 +79,7 @@ impl Server {
 
     fn make(&self) -> io::Result<()> {
         if is_root() {
-            let owned = Command::new("chown").arg(USER).arg(self.home.path()).status()?;
+            let owned = Command::new("chown").arg(USER).arg(&self.home).status()?;
             assert!(owned.success(), "the user `{USER}` is missing");
         }
         let data = self.data();
@@ -95,13 +99,13 @@ impl Server {
 
     /// Starts it and waits until it answers.
     pub fn up(&self) {
-        let log = std::fs::File::options().create(true).append(true).open(self.home.path().join("log"));
+        let log = std::fs::File::options().create(true).append(true).open(self.home.join("log"));
         let mut command = self.program("postgres");
         command
             .arg("-D")
             .arg(self.data())
             .arg("-k")
-            .arg(self.home.path())
+            .arg(&self.home)
             .args(["-c", "listen_addresses=", "-c", "fsync=on", "-c", "max_connections=300"])
             .args(["-c", "shared_buffers=32MB"])
             .stderr(log.map_or(Stdio::null(), Stdio::from));
@@ -121,13 +125,13 @@ impl Server {
     }
 
     fn answers(&self) -> bool {
-        let asked = self.program("pg_isready").arg("-q").arg("-h").arg(self.home.path()).status();
+        let asked = self.program("pg_isready").arg("-q").arg("-h").arg(&self.home).status();
         asked.is_ok_and(|status| status.success())
     }
 
     /// The end of what the server has written.
     pub fn said(&self) -> String {
-        let log = std::fs::read_to_string(self.home.path().join("log")).unwrap_or_default();
+        let log = std::fs::read_to_string(self.home.join("log")).unwrap_or_default();
         let lines: Vec<&str> = log.lines().rev().take(20).collect();
         lines.into_iter().rev().collect::<Vec<_>>().join("\n")
     }
@@ -150,7 +154,7 @@ impl Server {
         let asked = self
             .program("psql")
             .args(["-X", "-A", "-t", "-q", "-U", "minke", "-d", "postgres", "-v", "ON_ERROR_STOP=1", "-h"])
-            .arg(self.home.path())
+            .arg(&self.home)
             .arg("-c")
             .arg(sql)
             .stdout(Stdio::piped())
@@ -169,7 +173,25 @@ impl Drop for Server {
         {
             drop(waits.join());
         }
+        let mut sweeper = self.sweeper.lock().unwrap_or_else(PoisonError::into_inner);
+        drop(sweeper.stdin.take());
+        drop(sweeper.wait());
     }
+}
+
+/// Removes everything when this process is gone, however it went: then nobody holds the other end of its stdin.
+fn sweeper(home: &Path) -> io::Result<Child> {
+    const SWEEP: &str = r#"
+        cat > /dev/null
+        pid=$(head -n 1 "$1/data/postmaster.pid" 2>/dev/null) && kill -QUIT "$pid" 2>/dev/null
+        for try in 1 2 3 4 5 6 7 8 9 10; do
+            rm -rf "$1" 2>/dev/null
+            [ -e "$1" ] || exit 0
+            sleep 0.2
+        done"#;
+    let mut command = Command::new("sh");
+    command.args(["-c", SWEEP, "sh"]).arg(home).current_dir("/");
+    command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).process_group(0).spawn()
 }
 
 fn signal(pid: u32, name: &str) -> bool {
