@@ -13,8 +13,11 @@ use crate::world::World;
 /// How long a lease holds here; a stopped host is left alone for longer.
 const LEASE_MS: u64 = 6_000;
 const STOPPED: Duration = Duration::from_millis(LEASE_MS + 2_000);
-/// So many troubles there are at least: each of them for each side.
-const ROUNDS: usize = 6;
+/// So many troubles there are at least: each of them for each side, and with a thousand jobs one every few seconds.
+fn rounds() -> usize {
+    if jobs() > 100 { 60 } else { 6 }
+}
+
 /// Between two later ones.
 const QUIET: Duration = Duration::from_secs(4);
 
@@ -119,7 +122,7 @@ const COMPLETED: &str = "
 fn two_hosts_on_one_database_complete_every_job_once_whatever_dies() {
     let Some(server) = Server::start() else { return };
     let mut sides = [Side::new(&server), Side::new(&server)];
-    let count = jobs();
+    let (count, rounds) = (jobs(), rounds());
     let mut ids: Vec<String> = Vec::new();
     let done = |server: &Server| -> usize {
         let sql = format!("select count(*) from ({COMPLETED}) as c(name, finished) where finished > 0");
@@ -128,11 +131,11 @@ fn two_hosts_on_one_database_complete_every_job_once_whatever_dies() {
     let patience = Instant::now() + Duration::from_secs(if count > 100 { 3_600 } else { 300 });
     let mut seen = String::new();
     let mut round = 0;
-    while round < ROUNDS || done(&server) < count {
+    while round < rounds || done(&server) < count {
         assert!(Instant::now() < patience, "{} of {count} are done after: {seen}", done(&server));
-        if round < ROUNDS {
+        if round < rounds {
             ids.extend(
-                (ids.len()..count * (round + 1) / ROUNDS).map(|number| sides[number % 2].begin(number)),
+                (ids.len()..count * (round + 1) / rounds).map(|number| sides[number % 2].begin(number)),
             );
         }
         let side = &mut sides[round / 3 % 2];
@@ -157,7 +160,7 @@ fn two_hosts_on_one_database_complete_every_job_once_whatever_dies() {
             }
         }
         let next = Instant::now() + QUIET;
-        while round >= ROUNDS && Instant::now() < next && done(&server) < count {
+        while round >= rounds && Instant::now() < next && done(&server) < count {
             std::thread::sleep(Duration::from_millis(100));
         }
     }
