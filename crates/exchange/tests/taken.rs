@@ -86,6 +86,24 @@ fn calls_that_were_made_together_come_with_all_their_results() {
 }
 
 #[test]
+fn a_call_that_hangs_beside_the_way_belongs_to_its_reply() {
+    // The way goes on from the first result: the second call and what came of it are not on it.
+    let text = String::from_utf8(data("claude-parallel.jsonl")).unwrap();
+    let text = text.replace(r#"{"parentUuid":"u7""#, r#"{"parentUuid":"u6""#);
+    let beside = take(text.as_bytes(), None).unwrap();
+    let sorted = |conversation: &Conversation| {
+        let mut lines = told(conversation);
+        lines.sort();
+        lines
+    };
+    assert_eq!(sorted(&beside.conversation), sorted(&taken("claude-parallel.jsonl").conversation));
+    assert!(
+        told(&beside.conversation)[4].starts_with("toolu_b = Read"),
+        "both calls stand before their results"
+    );
+}
+
+#[test]
 fn the_conversation_is_the_way_from_the_newest_leaf() {
     let taken = taken("claude-tree.jsonl");
     assert_eq!(
