@@ -756,6 +756,18 @@ export type Facts = {
   last_ts?: number;
 };
 
+/** A time at which another job was to come from one. */
+export type Firing = {
+  due: number;
+  /** The session of the new job. It is written down before that is made, and made with this id and no other.
+   * Absent: none is made this time. */
+  session?: SessionId | null;
+  /** The session stands. */
+  made?: boolean;
+  /** Times before it at which nobody was there to make one. */
+  missed?: Missed | null;
+};
+
 export type Fork = {
   at_seq?: number | null;
   name?: PodName | null;
@@ -1019,6 +1031,8 @@ export type JobFacts = {
   /** 0 to 100. */
   percent?: number;
   detail?: string | null;
+  /** Only of a job that others come from. */
+  makes?: Makes | null;
   /** Oldest first; the log has the rest. */
   history?: Array<JobItem>;
 };
@@ -1224,6 +1238,18 @@ export type LocalShell = {
   timeout_ms?: number | null;
 };
 
+/** Others that come from a job. */
+export type Makes = {
+  when: MakesWhen;
+  /** How many there are so far. */
+  count?: number;
+  /** The newest one that was made, or is to be. */
+  last?: Firing | null;
+};
+
+/** When another job comes from one. */
+export type MakesWhen = "on_schedule" | "after_end" | "unknown";
+
 export type McpServer = {
   server: string;
   status: McpStatus;
@@ -1319,6 +1345,13 @@ export type Method = {
   params?: Shutdown | null;
 } | {
   method: "get_history";
+};
+
+export type Missed = {
+  /** No more than are counted. */
+  count: number;
+  first: number;
+  last: number;
 };
 
 /** A proposed rule for a host. */
@@ -2049,6 +2082,8 @@ export type StateChange = {
   until?: number | null;
   reason?: string | null;
   by?: Actor | null;
+  /** Another job comes from this one. */
+  firing?: Firing | null;
 };
 
 export type StateWord = "paused" | "queued" | "waiting" | "working" | "abandoned" | "stopping" | (string & {});

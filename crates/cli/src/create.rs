@@ -69,7 +69,8 @@ pub(crate) fn create(
     // From here on the session says what it is called.
     let declared = manifest.pod.name.take();
     let name = pod_name(new.name.as_deref(), declared.as_deref(), &cwd, home)?;
-    let job = new.mandate.as_ref().filter(|mandate| mandate.get("objective").is_some());
+    let mandate = new.mandate.map(|mandate| crate::zone::named(mandate, around)).transpose()?;
+    let job = mandate.as_ref().filter(|mandate| mandate.get("objective").is_some());
     let job = job.map(Mandate::asked).transpose().map_err(Failure::usage)?;
     let objective =
         |job: &Mandate| (vec![InputSegment::Text { content: job.objective.clone().into() }], None);
@@ -87,7 +88,7 @@ pub(crate) fn create(
     let made = Made {
         by: new.by.unwrap_or_else(|| Actor::person("cli")),
         metadata: new.metadata,
-        mandate: new.mandate,
+        mandate,
         history: new.history,
         blobs: new.blobs,
         task,

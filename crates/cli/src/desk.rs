@@ -3,17 +3,19 @@
 //! Elsewhere: what programs can ask for (`host`), making a session (`create`), the keys (`settings`).
 
 use std::os::fd::OwnedFd;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use minke_client::Home;
 use minke_host::{Engine, Fault, Maker, NewThread};
-use minke_record::{Actor, ErrorCode, SessionId};
+use minke_pod::State;
+use minke_record::{Actor, ErrorCode, InputSegment, SessionId};
 use serde_json::{Value, json};
 
 use crate::around::Surroundings;
 use crate::create::{NewPod, create, imagined, model_reference};
 use crate::failure::{Exit, Failure};
+use crate::referred::Here;
 use crate::spoken::without_secrets;
 
 /// The engine as this binary runs it.
@@ -56,6 +58,12 @@ impl Maker for Desk {
 
     fn without_secrets(&self, texts: &[&str]) -> Result<(), Fault> {
         Ok(without_secrets(texts, Vec::new(), &self.around)?)
+    }
+
+    fn said(&self, text: &str, like: &State) -> Result<Vec<InputSegment>, Fault> {
+        let cwd = like.facts.about.as_ref().map(|about| PathBuf::from(&about.cwd)).unwrap_or_default();
+        let here = Here::new(&cwd, &Surroundings::workspace(&cwd), &like.manifest, &self.around)?;
+        Ok(here.said(text))
     }
 
     fn models(&self) -> Result<Value, Fault> {

@@ -41,6 +41,7 @@ pub(crate) fn run(fork: Fork, around: &Surroundings, screen: &Screen) -> Result<
             from: from.clone(),
             cwd: None,
             mandate: None,
+            rests: None,
         };
         minke_pod::fork(&state, Moment { now: now(), seed: seed() }, forking)
             .map(|written| (written.entries, written.blobs))

@@ -24,7 +24,7 @@ const DETAIL_CHARS: usize = 60;
 #[derive(Debug, Subcommand)]
 pub(crate) enum Jobs {
     /// Begin a job; it runs by itself, in the background
-    Run(Run),
+    Run(Box<Run>),
     /// Jobs, the one that changed last first
     List(List),
     /// One job, and what happened to it
@@ -64,11 +64,21 @@ pub(crate) struct Run {
     /// It has failed after so many seconds
     #[arg(long, value_name = "SECS")]
     within: Option<u64>,
-    /// What follows a crash: on_crash (default) or never
+    /// It goes on after a crash (on_crash, the default) or not (never), or is begun again after every end, too (always)
     #[arg(long, value_name = "WHEN")]
     restart: Option<String>,
+    /// Begin it at these times: `minute hour day month weekday`, such as '30 3 * * 1-5'
+    #[arg(long, value_name = "TIMES", conflicts_with_all = ["every", "wait"])]
+    cron: Option<String>,
+    /// The zone of these times (default: this machine's)
+    #[arg(long, value_name = "ZONE", requires = "cron")]
+    tz: Option<String>,
+    /// Begin it again and again after so long: 90s, 10m, 6h, 7d
+    #[arg(long, value_name = "TIME", conflicts_with = "wait")]
+    every: Option<String>,
     /// The whole mandate as JSON, instead of these options
-    #[arg(long, value_name = "JSON", conflicts_with_all = ["acceptance", "retries", "within", "restart"])]
+    #[arg(long, value_name = "JSON",
+          conflicts_with_all = ["acceptance", "retries", "within", "restart", "cron", "tz", "every"])]
     mandate: Option<String>,
     /// Wait until it is over; exit 0 if it was completed
     #[arg(long)]
@@ -100,7 +110,7 @@ pub(crate) struct Wish {
 pub(crate) async fn run(jobs: Jobs, around: &Surroundings, screen: &Screen) -> Result<Exit, Failure> {
     let desk = Asking::new(around, screen, "`minke job list` lists the jobs")?;
     match jobs {
-        Jobs::Run(run) => desk.begin(run).await,
+        Jobs::Run(run) => desk.begin(*run).await,
         Jobs::List(wanted) => {
             let limit = wanted.limit.map_or_else(|| json!({}), |limit| json!({ "limit": limit }));
             let answer = desk.call("jobs", limit).await?;
@@ -138,7 +148,8 @@ impl Asking<'_> {
         }
         self.tell(&answer, |_| {
             self.screen.line(&id)?;
-            self.screen.note(&format!("queued; `minke job show {id}` says how it stands"));
+            let next = next(&answer["data"]["job"]).unwrap_or_else(|| "queued".to_owned());
+            self.screen.note(&format!("{next}; `minke job show {id}` says how it stands"));
             Ok(())
         })
     }
@@ -200,13 +211,30 @@ fn mandate(run: &Run) -> Result<Value, Failure> {
     if let Some(when) = &run.restart {
         mandate.insert("restart".to_owned(), json!(when));
     }
+    if let Some(cron) = &run.cron {
+        let zone = run.tz.as_ref().map(|tz| json!({ "cron": cron, "tz": tz }));
+        mandate.insert("schedule".to_owned(), zone.unwrap_or_else(|| json!({ "cron": cron })));
+    }
+    if let Some(every) = &run.every {
+        let seconds = minke_manifest::seconds(every).ok_or_else(|| {
+            Failure::usage(format!("--every {every} is no time")).hint("write it as 90s, 10m, 6h or 7d")
+        })?;
+        mandate.insert("schedule".to_owned(), json!({ "every_s": seconds }));
+    }
     Ok(Value::Object(mandate))
+}
+
+/// When a job with a schedule fires next.
+fn next(job: &Value) -> Option<String> {
+    let at = job["schedule"]["next_at"].as_u64()?;
+    Some(format!("fires next at {}", minke_thread::schedule::shown(at.saturating_mul(1_000))))
 }
 
 fn list(data: &Value, screen: &Screen) -> Result<(), Failure> {
     let jobs = data["jobs"].as_array().map(Vec::as_slice).unwrap_or_default();
     for job in jobs {
-        let detail: String = word(job, "detail").chars().take(DETAIL_CHARS).collect();
+        let detail = next(job).unwrap_or_else(|| word(job, "detail").to_owned());
+        let detail: String = detail.chars().take(DETAIL_CHARS).collect();
         let (id, status, name) = (word(job, "id"), word(job, "status"), word(job, "name"));
         let progress = job["progress"].as_u64().unwrap_or(0);
         screen.line(&format!("{id}  {status:<11} {progress:>3} %  {name}  {detail}"))?;
@@ -228,6 +256,19 @@ fn show(job: &Value, screen: &Screen) -> Result<(), Failure> {
         retry["attempt"],
         retry["max_attempts"]
     ))?;
+    if let Some(schedule) = job["schedule"].as_object() {
+        let times = match schedule.get("cron").and_then(Value::as_str) {
+            Some(cron) => format!("{cron} {}", schedule.get("tz").and_then(Value::as_str).unwrap_or("UTC")),
+            None => format!("every {} s", job["schedule"]["every_s"]),
+        };
+        let next = next(job).unwrap_or_else(|| "does not fire now".to_owned());
+        let last = schedule.get("last").and_then(Value::as_str).map(|last| format!(", last as {last}"));
+        let fired = &job["schedule"]["fired"];
+        screen.line(&format!("{times}; {next}; fired {fired} times{}", last.unwrap_or_default()))?;
+    }
+    if let Some(of) = job["of"].as_str() {
+        screen.line(&format!("made by the schedule of {of}"))?;
+    }
     let begun = job["created_at"].as_u64().unwrap_or(0);
     for item in job["history"].as_array().into_iter().flatten() {
         let after = item["at"].as_u64().unwrap_or(begun).saturating_sub(begun);

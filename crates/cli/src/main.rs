@@ -63,6 +63,7 @@ mod typed;
 mod undo;
 mod visit;
 mod wait;
+mod zone;
 
 use std::process::ExitCode;
 

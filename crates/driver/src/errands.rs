@@ -66,6 +66,7 @@ impl Errands {
                     from: from.clone(),
                     cwd: None,
                     mandate: None,
+                    rests: None,
                 };
                 make_fork(library, at, id, moment, forking)
             },

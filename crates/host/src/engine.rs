@@ -9,7 +9,8 @@ use std::process::Child;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use minke_client::{Home, Launched};
-use minke_record::{Actor, Blob, ErrorCode, Item, SessionId};
+use minke_pod::State;
+use minke_record::{Actor, Blob, ErrorCode, InputSegment, Item, SessionId};
 use serde_json::Value;
 
 use crate::answer::missing;
@@ -49,6 +50,9 @@ pub trait Maker: Send + Sync {
     /// Refuses texts in which a known secret stands, before they are written.
     fn without_secrets(&self, texts: &[&str]) -> Result<(), Fault>;
 
+    /// What is said to a session that is like this one: a text with what its words refer to.
+    fn said(&self, text: &str, like: &State) -> Result<Vec<InputSegment>, Fault>;
+
     /// The catalog.
     fn models(&self) -> Result<Value, Fault>;
 
@@ -71,6 +75,7 @@ pub struct Engine {
     pub(crate) listed: Arc<Shared<Value>>,
     /// What whoever looks after jobs is told and tells.
     pub(crate) keeper: Arc<crate::keeper::Keeper>,
+    pub(crate) failing: Arc<crate::firing::Failing>,
 }
 
 impl Engine {
@@ -108,6 +113,7 @@ impl Engine {
             quiet: QuietPlaces::default(),
             listed: Arc::default(),
             keeper: Arc::default(),
+            failing: Arc::default(),
         }
     }
 

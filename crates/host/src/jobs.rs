@@ -17,6 +17,7 @@ use crate::fault::Fault;
 use crate::lists::from_index;
 use crate::look::Glance;
 use crate::request::{New, Override, ThreadName, params_of};
+use crate::threads::Again;
 use crate::visits::{change, introduction};
 
 /// How many jobs are listed if nobody says, and at most.
@@ -117,13 +118,13 @@ impl Engine {
             _ => Wish::Again,
         };
         let session = self.job_named(&id)?;
-        let state = self.job(session).await?.status;
+        let Job { status: state, schedule, .. } = self.job(session).await?;
         let moved = wish.of(state, true).map_err(|why| Fault::new(ErrorCode::Conflict, why))?;
         let said = Detail { detail: detail.clone() };
         match (moved, wish) {
             (Moved::Stays, _) => {}
             (Moved::Fork, _) => return self.job_again(session, by).await,
-            (Moved::To(_), Wish::Resume) => {
+            (Moved::To(_), Wish::Resume) if schedule.is_none() => {
                 let (method, client) = (Method::Resume(said), introduction(by));
                 crate::room::make_way(&self.home, session, by).await?;
                 let delivery = Delivery { session, method, client, visit: None };
@@ -138,6 +139,7 @@ impl Engine {
             (Moved::To(_), _) => {
                 let method = match wish {
                     Wish::Pause => Method::Pause(said),
+                    Wish::Resume => Method::Resume(said),
                     _ => Method::Cancel(said),
                 };
                 change(&self.home, session, (method, Visit::Job { wish, detail }), by).await?;
@@ -152,7 +154,7 @@ impl Engine {
         let (engine, by) = (self.clone(), by.clone());
         let again = off(move || {
             let mandate = crate::look::start(&engine.home, session)?.mandate;
-            engine.part(session, None, (None, None, mandate), by)
+            engine.part(session, None, Again { mandate, ..Again::default() }, by)
         })
         .await?;
         self.nudge();

@@ -75,8 +75,13 @@ impl Known {
         self.sessions = changed(&home);
         // Whatever fails, the next one comes no sooner.
         self.looked = Some((begun, Duration::ZERO));
-        let jobs =
-            off(move || seen(&home, &from_index(&home, |index| index.jobs(true, JOBS))?.value)).await?;
+        let engine = engine.clone();
+        let jobs = off(move || {
+            let open = from_index(&home, |index| index.jobs(true, JOBS))?.value;
+            crate::firing::fire(&engine, &open, now());
+            seen(&home, &open)
+        })
+        .await?;
         (self.jobs, self.old) = (jobs, false);
         self.looked = Some((Instant::now(), begun.elapsed()));
         Ok(())

@@ -12,6 +12,7 @@ mod claims;
 mod conversation;
 mod engine;
 mod fault;
+mod firing;
 mod frames;
 pub mod http;
 mod import;

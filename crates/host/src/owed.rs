@@ -68,8 +68,8 @@ pub fn owed(home: &Home) -> Result<Vec<Owed>, Fault> {
         let Some(candidate) = summary.candidate(held, now) else { continue };
         let since = match candidate.need {
             Need::Begin | Need::Work | Need::End => candidate.since,
-            Need::At(time) if time <= now => time,
-            Need::At(_) | Need::Nothing => continue,
+            Need::At(time) | Need::Fire(time) if time <= now => time,
+            Need::At(_) | Need::Fire(_) | Need::Nothing => continue,
         };
         if !held {
             let name = summary.name.as_ref().map(ToString::to_string).unwrap_or_default();

@@ -102,7 +102,8 @@ impl Engine {
         let changes = self.changes(parent, &over)?;
         let cwd = over.cwd.as_deref().map(|cwd| self.place_within(parent, cwd)).transpose()?;
         let (engine, person) = (self.clone(), by.clone());
-        let forked = off(move || engine.part(parent, fork.at_seq, (name, cwd, None), person)).await?;
+        let again = Again { name, cwd, ..Again::default() };
+        let forked = off(move || engine.part(parent, fork.at_seq, again, person)).await?;
         self.apply(forked, changes, by).await?;
         let engine = self.clone();
         off(move || engine.told(forked, "forked")).await
@@ -112,10 +113,11 @@ impl Engine {
         &self,
         parent: SessionId,
         at: Option<u64>,
-        (wish, cwd, mandate): (Option<PodName>, Option<String>, Option<Value>),
+        again: Again,
         by: Actor,
     ) -> Result<SessionId, Fault> {
-        let id = SessionId(ids().next_uuid());
+        let Again { id, name: wish, cwd, mandate, rests } = again;
+        let id = id.unwrap_or_else(|| SessionId(ids().next_uuid()));
         let step = |from: &ForkedFrom, entries: &[Sealed]| {
             let state = State::replay(entries.iter().map(|sealed| &sealed.entry));
             let parents = || state.facts.name.clone().unwrap_or_else(|| PodName::from_any("fork"));
@@ -127,6 +129,7 @@ impl Engine {
                 from: from.clone(),
                 cwd,
                 mandate,
+                rests,
             };
             minke_pod::fork(&state, Moment { now: now(), seed: seed() }, forking)
                 .map(|written| (written.entries, written.blobs))
@@ -249,6 +252,19 @@ impl Engine {
             ))),
         }
     }
+}
+
+/// How a fork is to be, where it is not like its parent.
+#[derive(Debug, Default)]
+pub(crate) struct Again {
+    /// Where the id was written down before.
+    pub(crate) id: Option<SessionId>,
+    pub(crate) name: Option<PodName>,
+    pub(crate) cwd: Option<String>,
+    /// Of a job that is begun again.
+    pub(crate) mandate: Option<Value>,
+    /// Why that job is paused from the start.
+    pub(crate) rests: Option<String>,
 }
 
 /// A stored value that is to be another one.

@@ -298,7 +298,8 @@ fn put(change: &Transaction<'_>, update: &Update) -> rusqlite::Result<()> {
         update.summary.updated.cast_signed(),
         update.summary.cwd,
         update.summary.archived.is_some(),
-        update.summary.job.as_ref().map(|job| job.state.name()),
+        // One that owes another is not over for whoever looks for open ones.
+        update.summary.job.as_ref().map(|job| if job.owes_another() { "ending" } else { job.state.name() }),
         summary,
         crate::sum_of(&summary),
     ])?;

@@ -253,6 +253,11 @@ impl Form for Seconds {
     }
 }
 
+/// Seconds from what a person wrote: a number, or a text such as `10m`.
+pub fn seconds(text: &str) -> Option<u64> {
+    text.parse().ok().or_else(|| Seconds::of(text))
+}
+
 /// A table that somebody else reads (`llm`).
 pub(crate) struct Table;
 

@@ -24,6 +24,7 @@ mod skills;
 mod web;
 mod worker;
 
+pub use form::seconds;
 pub use key::{Key, Merge, Workspace};
 pub use minke_policy::Posture;
 use minke_record::Budget;

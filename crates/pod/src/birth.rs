@@ -4,16 +4,17 @@
 //! entry on whoever wrote it.
 
 use minke_record::{
-    Actor, Archived, AskId, Blob, CallStage, Checkpoint, ConfigChanged, Decision, Draft, ErrorCode, FORMAT,
-    ForkedFrom, Git, Goal, GoalChange, History, Holder, Ids, Inbox, InputSegment, Item, Millis, OpenChild,
-    Opened, Outcome, Parent, PodName, QueueId, QueueMode, QueuedInput, Renamed, Scope, SegmentReason,
-    SessionId, SessionStart, Text, Unarchived,
+    Actor, AlertLevel, AlertSource, Archived, AskId, Blob, CallStage, Checkpoint, ConfigChanged, Decision,
+    Draft, ErrorCode, FORMAT, ForkedFrom, Git, Goal, GoalChange, History, Holder, Ids, Inbox, InputSegment,
+    Item, Millis, OpenChild, Opened, Outcome, Parent, PodName, QueueId, QueueMode, QueuedInput, Renamed,
+    Scope, SegmentReason, SessionId, SessionStart, Text, Unarchived,
 };
 use minke_thread::Wish;
 use serde_json::Value;
 
 use crate::asks::{Answering, may_answer};
 use crate::calls::Settled;
+use crate::firing::{Fire, has_schedule};
 use crate::pod::{Making, Pod};
 use crate::run::Beginning;
 use crate::state::State;
@@ -79,7 +80,10 @@ pub struct Task {
 pub fn new_session(at: Moment, new: NewSession) -> Written {
     let mut pod = Pod::new(State::default());
     let mut m = at.making(&pod.state);
-    let (history, task) = (new.history, new.task);
+    // What a schedule makes has the input; the job with the schedule never runs.
+    let scheduled = has_schedule(new.mandate.as_ref());
+    let task = new.task.filter(|_| !scheduled);
+    let history = new.history;
     pod.note(
         &mut m,
         SessionStart {
@@ -102,6 +106,7 @@ pub fn new_session(at: Moment, new: NewSession) -> Written {
     if !history.is_empty() {
         pod.begin_segment(&mut m, imported(history));
     }
+    pod.begin_schedule(&mut m);
     if let Some(task) = task {
         let id = QueueId(m.ids.next_uuid());
         let Task { segments, op_id, from } = task;
@@ -172,11 +177,13 @@ pub enum Visit {
     Abandon {
         reason: String,
     },
-    /// Somebody wants a job paused or cancelled on which no pod lives.
+    /// Somebody wants a job paused or cancelled on which no pod lives; one with a schedule resumed, too.
     Job {
         wish: Wish,
         detail: Option<String>,
     },
+    /// Another job comes from this one.
+    Fire(Fire),
 }
 
 /// `opened{as: visit}` and the change, in one step.
@@ -288,6 +295,13 @@ pub fn visit(state: &State, at: Moment, visitor: Visitor, visit: Visit) -> Resul
                 return Ok(Written::default());
             }
         }
+        Visit::Fire(fire) => {
+            let opened = m.step.entries.len();
+            pod.fire(&mut m, fire);
+            if m.step.entries.len() == opened {
+                return Ok(Written::default());
+            }
+        }
     }
     Ok(m.into())
 }
@@ -304,6 +318,8 @@ pub struct Forking {
     pub cwd: Option<String>,
     /// Of a job that is begun again.
     pub mandate: Option<Value>,
+    /// Why that job is not begun by itself.
+    pub rests: Option<String>,
 }
 
 /// The first step of a fork, from the parent's state at the entry it is forked from. Context, tasks, goal and
@@ -353,12 +369,18 @@ pub fn fork(parent: &State, at: Moment, forking: Forking) -> Result<Written, Ref
             Settled::error(Outcome::Cancelled, "the session was forked here; it did not run in this one");
         pod.settle_call(&mut m, &call_id, settled);
     }
+    pod.begin_schedule(&mut m);
+    let scheduled = has_schedule(forking.mandate.as_ref());
     let objective = forking.mandate.as_ref().and_then(|mandate| mandate.get("objective")?.as_str());
-    if let Some(objective) = objective {
+    if let Some(objective) = objective.filter(|_| !scheduled) {
         let (id, from) = (QueueId(m.ids.next_uuid()), Actor::job(forking.session));
         let segments = vec![InputSegment::Text { content: objective.into() }];
         let (op_id, mode, attached) = (None, QueueMode::Queue, Vec::new());
         pod.note(&mut m, QueuedInput { id, segments, op_id, from, mode, attached });
+    }
+    if let Some(why) = forking.rests {
+        pod.alert(&mut m, AlertLevel::Error, AlertSource::Pod, why.clone());
+        pod.rest_at(&mut m, why);
     }
     Ok(m.into())
 }

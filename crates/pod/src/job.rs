@@ -44,7 +44,7 @@ impl Pod {
     }
 
     /// Its mandate. One that cannot be read has left the job paused, for somebody to look at.
-    fn mandate(&self) -> Option<Mandate> {
+    pub(crate) fn mandate(&self) -> Option<Mandate> {
         let about = self.state.facts.about.as_ref()?;
         Mandate::read(about.mandate.as_ref()).ok().flatten()
     }
@@ -81,7 +81,9 @@ impl Pod {
         }
         let leaving = self.life.stopping == Some(Stopping::Now);
         let open = self.open_job().filter(|_| !leaving);
-        let again = open.filter(|job| job.state == JobState::Waiting && idle).and_then(|job| job.until);
+        // Whoever looks after schedules makes others from them: no pod waits for that.
+        let waits = |job: &&JobFacts| job.state == JobState::Waiting && idle && !job.is_scheduled();
+        let again = open.filter(waits).and_then(|job| job.until);
         let deadline = open.and_then(|_| self.mandate()).and_then(|mandate| mandate.deadline());
         let wanted = JobTimers { again, deadline };
         let now = m.now;
@@ -107,7 +109,9 @@ impl Pod {
     /// nobody.
     pub(crate) fn rests_after(&self) -> u64 {
         let usual = self.state.manifest.pod.idle_exit;
-        let over = self.state.facts.job.as_ref().is_some_and(|job| job.state.is_final());
+        // That of one with a schedule is in the way of the next firing.
+        let over =
+            self.state.facts.job.as_ref().is_some_and(|job| job.state.is_final() || job.is_scheduled());
         if over && usual > 0 { usual.min(OVER_S) } else { usual }
     }
 
@@ -126,10 +130,14 @@ impl Pod {
             self.note(m, QueuedInput { id, segments, op_id, from, mode: QueueMode::Queue, attached });
         }
         let dice = m.ids.next_uuid().as_u128() as u64;
-        let wait = wait(&mandate.retry, job.retries.saturating_add(1), dice, None).unwrap_or_default();
+        let asked = job.not_before.map(|end| end.saturating_sub(m.now));
+        let wait = wait(&mandate.retry, job.retries.saturating_add(1), dice, asked).unwrap_or_default();
         let (state, on) = (StateWord::Waiting, Some(WaitingOn::Time));
         let until = Some(m.now.saturating_add(wait));
-        self.note(m, StateChange { state, on, until, reason: None, by: Some(self.job_actor()) });
+        self.note(
+            m,
+            StateChange { state, on, until, reason: None, by: Some(self.job_actor()), firing: None },
+        );
     }
 
     /// A finished run is looked at by the acceptance command, once; one that a crash has cut off is run again.
@@ -156,7 +164,7 @@ impl Pod {
 
     /// The time of the next attempt has come, or somebody does not want to wait for it.
     pub(crate) fn attempt(&mut self, m: &mut Making) {
-        let waits = self.open_job().is_some() && self.state.facts.run.is_none();
+        let waits = self.open_job().is_some() && self.state.facts.run.is_none() && !self.is_scheduled();
         if !waits || self.life.stopping.is_some() {
             return;
         }
@@ -173,7 +181,7 @@ impl Pod {
 
     /// The job goes on when somebody has looked at it.
     pub(crate) fn rest(&mut self, m: &mut Making, why: &str) {
-        if self.open_job().is_some_and(|job| job.state != JobState::Paused) {
+        if self.open_job().is_some_and(|job| job.state != JobState::Paused && !job.is_scheduled()) {
             let by = self.me();
             self.note_state(m, StateWord::Paused, format!("needs attention: {why}"), &by);
         }
@@ -184,7 +192,7 @@ impl Pod {
         if !over || self.open_job().is_none() || self.life.stopping == Some(Stopping::Now) {
             return;
         }
-        if self.state.facts.run.is_none() {
+        if self.state.facts.run.is_none() || self.is_scheduled() {
             let by = self.me();
             return self.give_job_up(m, DEADLINE, &by);
         }
@@ -198,6 +206,9 @@ impl Pod {
 
     /// What the job was still to hear is taken out with it.
     fn give_job_up(&mut self, m: &mut Making, why: &str, by: &Actor) {
+        if self.is_scheduled() {
+            return self.give_schedule_up(m, why, by);
+        }
         self.stop_acceptance(m, why);
         let own = |from: &Actor| from.actor == ActorKind::Job;
         let queue = self.state.facts.queue.iter();
@@ -235,7 +246,11 @@ impl Pod {
         let order = match wish {
             Wish::Pause => Order::Pause { detail },
             Wish::Cancel => Order::Cancel { detail },
-            Wish::Resume | Wish::Again | Wish::Progress => {
+            Wish::Resume => {
+                self.may_resume_in_visit()?;
+                Order::Resume { detail }
+            }
+            Wish::Again | Wish::Progress => {
                 return Err(Refusal::new(ErrorCode::Conflict, "that needs a pod: send it to the session"));
             }
         };
@@ -273,6 +288,7 @@ impl Pod {
                 self.note_state(m, StateWord::Paused, word("paused"), by);
             }
             Ok(Moved::To(JobState::Cancelled)) => self.give_job_up(m, &word("cancelled"), by),
+            Ok(Moved::To(_)) if self.is_scheduled() => self.resume_schedule(m, by),
             Ok(Moved::To(_)) => {
                 if let Some(refusal) = self.cannot_run() {
                     return Some(Err(refusal));

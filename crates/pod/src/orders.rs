@@ -211,7 +211,7 @@ impl Pod {
 
     pub(crate) fn note_state(&mut self, m: &mut Making, state: StateWord, reason: String, by: &Actor) {
         let by = Some(by.clone());
-        self.note(m, StateChange { state, on: None, until: None, reason: Some(reason), by });
+        self.note(m, StateChange { state, on: None, until: None, reason: Some(reason), by, firing: None });
     }
 
     fn compact(&self, cell: &Cell) -> Result<Given, Refusal> {

@@ -298,7 +298,7 @@ impl Pod {
         m.step.news.push(News::Live(Live { run, what }));
     }
 
-    fn carry_if_due(&mut self, m: &mut Making) {
+    pub(crate) fn carry_if_due(&mut self, m: &mut Making) {
         if self.state.since_carry < limits::CARRY_EVERY - CARRY_MARGIN || m.step.entries.is_empty() {
             return;
         }

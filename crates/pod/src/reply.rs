@@ -11,7 +11,7 @@ use minke_model::{
 };
 use minke_record::{
     AlertLevel, AlertSource, AssistantItem, Blob, CallId, Content, Continues, ErrorCode, Item, LlmEnd,
-    LlmOutcome, LlmUsage, Role, Route, StateChange, StateWord, Text, WaitingOn,
+    LlmOutcome, LlmUsage, Role, Route, RunErrored, StateChange, StateWord, Text, WaitingOn,
 };
 
 use crate::Timer;
@@ -289,6 +289,7 @@ impl Pod {
                     until: Some(m.now + ms),
                     reason: Some(failure.message.clone()),
                     by: None,
+                    firing: None,
                 },
             );
         }
@@ -308,7 +309,10 @@ impl Pod {
             m.effect(Effect::AskModel { call, prompt: reply.prompt.clone() });
             if self.state.facts.run.as_ref().is_some_and(|run| run.waits_until.is_some()) {
                 let state = StateWord::Working;
-                self.note(m, StateChange { state, on: None, until: None, reason: None, by: None });
+                self.note(
+                    m,
+                    StateChange { state, on: None, until: None, reason: None, by: None, firing: None },
+                );
             }
         }
     }
@@ -344,7 +348,9 @@ impl Pod {
         if failure.kind != FailureKind::TooLong && self.fall_back(m, call, &failure) {
             return;
         }
-        self.fail_run(m, ErrorCode::ProviderError, failure.message, retryable);
+        let Failure { message, retry_after_ms, .. } = failure;
+        let code = ErrorCode::ProviderError;
+        self.fail_with(m, RunErrored { code, message, retryable, retry_after_ms });
     }
 
     /// Asks the next model of `model.fallback`, for the rest of this run. Gives whether there is one.

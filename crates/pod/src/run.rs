@@ -302,9 +302,13 @@ impl Pod {
     }
 
     pub(crate) fn fail_run(&mut self, m: &mut Making, code: ErrorCode, message: String, retryable: bool) {
+        self.fail_with(m, RunErrored { code, message, retryable, retry_after_ms: None });
+    }
+
+    pub(crate) fn fail_with(&mut self, m: &mut Making, end: RunErrored) {
         self.life.stop_reason = "error".to_owned();
         self.end_turn(m, TurnResult::Error);
-        self.finish_run(m, RunErrored { code, message, retryable }.into());
+        self.finish_run(m, end.into());
     }
 
     /// The one end of every run, and what may follow it.

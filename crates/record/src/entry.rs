@@ -12,6 +12,7 @@ use crate::budget::{Budget, Paid, Spent};
 use crate::facts::Facts;
 use crate::ids::{AskId, CallId, Millis, PodName, QueueId, RunId, SessionId};
 use crate::item::{InputSegment, Item, SystemItem};
+use crate::job::Firing;
 use crate::line::Chain;
 use crate::text::{Large, Text};
 use crate::words::words;
@@ -515,6 +516,9 @@ entry_structs! {
         pub code: ErrorCode,
         pub message: String,
         pub retryable: bool,
+        /// How long the provider wants to be left alone.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub retry_after_ms: Option<u64>,
     }
 
     /// A durable question.
@@ -602,6 +606,9 @@ entry_structs! {
         pub reason: Option<String>,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub by: Option<Actor>,
+        /// Another job comes from this one.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub firing: Option<Firing>,
     }
 
     pub struct Progress {

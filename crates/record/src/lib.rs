@@ -31,7 +31,7 @@ pub use ids::{AskId, BadName, CallId, Ids, Millis, PodName, QueueId, RunId, Sess
 pub use item::{
     Content, ImageBlob, ImageSource, InputSegment, Item, Role, SystemItem, SystemKind, flatten, unread,
 };
-pub use job::{JobFacts, JobItem, JobPhase, JobState, Rejected};
+pub use job::{Firing, JobFacts, JobItem, JobPhase, JobState, Makes, MakesWhen, Missed, Rejected};
 pub use line::Chain;
 pub use own::{Own, PodsCall, SendMode, SpawnPod, WaitUntil};
 pub use spill::FetchError;

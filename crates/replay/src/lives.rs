@@ -5,14 +5,14 @@
 use std::path::Path;
 
 use minke_pod::{
-    Boot, CATALOG, Forking, Moment, NewSession, RULES, Task, Visit, Visitor, What, Wish, fork, new_session,
-    variables, visit,
+    Boot, CATALOG, Fire, Forking, Moment, NewSession, RULES, Task, Visit, Visitor, What, Wish, fork,
+    new_session, variables, visit,
 };
 use minke_policy::Tier;
 use minke_prompts::{Assets, Catalog, Instruction, Who, outside, render};
 use minke_record::{
-    Actor, ActorKind, AskId, GoalChange, History, Kind, Opened, PodEvent, PodName, Route, SegmentReason,
-    SegmentStart, SessionStart, StateWord, ToolSpec,
+    Actor, ActorKind, AskId, GoalChange, History, Ids, Kind, Opened, PodEvent, PodName, Route, SegmentReason,
+    SegmentStart, SessionId, SessionStart, StateChange, StateWord, ToolSpec,
 };
 
 use crate::ReplayError;
@@ -40,6 +40,10 @@ impl<'l> Walk<'l> {
                     from: from.clone(),
                     cwd: Some(start.cwd.clone()),
                     mandate: start.mandate.clone(),
+                    rests: step.find(|kind| match kind {
+                        Kind::StateChange(e) if e.state == StateWord::Paused => e.reason.clone(),
+                        _ => None,
+                    }),
                 };
                 fork(&self.state, at, forking).unwrap_or_default()
             }
@@ -115,15 +119,22 @@ impl<'l> Walk<'l> {
         let a_job = self.state.facts.job.as_ref().is_some_and(|job| !job.state.is_final());
         let wished = step.find(|kind| match kind {
             Kind::StateChange(e) if a_job && e.by.is_some() => {
+                let by_people = e.by.as_ref().is_some_and(|by| by.actor != ActorKind::Minke);
                 let wish = match e.state {
                     StateWord::Abandoned => Wish::Cancel,
                     StateWord::Paused => Wish::Pause,
+                    // Only of one with a schedule: that needs no pod.
+                    StateWord::Working => Wish::Resume,
+                    StateWord::Waiting if by_people => Wish::Resume,
                     _ => return None,
                 };
                 Some((Visit::Job { wish, detail: e.reason.clone() }, e.by.clone()))
             }
             _ => None,
         });
+        if let Some(fire) = step.find(fired) {
+            return Ok(Some((Visit::Fire(fire), Actor::minke())));
+        }
         if let Some((change, by)) = wished.or(abandoned).filter(|_| !answered) {
             return Ok(Some((change, by.unwrap_or_else(Actor::minke))));
         }
@@ -326,6 +337,17 @@ impl<'l> Walk<'l> {
         let assets = Assets::gather(&name, &mut |_| Err("only the log knows".to_owned())).ok()?;
         let tools = self.offered(step).into_iter().map(|tool| tool.name).collect();
         render(&name, &assets, &variables(&self.state, tools)?).ok()
+    }
+}
+
+/// What a host has written about a job that others come from.
+fn fired(kind: &Kind) -> Option<Fire> {
+    let Kind::StateChange(StateChange { firing: Some(firing), .. }) = kind else { return None };
+    let due = |id| Fire::Due { id, last_goes_on: firing.session.is_none() };
+    match firing.session {
+        Some(_) if firing.made => Some(Fire::Made),
+        // None was made: any id will do.
+        session => Some(due(session.unwrap_or_else(|| SessionId(Ids::new(0, 0).next_uuid())))),
     }
 }
 

@@ -112,7 +112,14 @@ impl<'a, 'l> Taken<'a, 'l> {
         let message = self.failed_with();
         let kinds = [FailureKind::Cut, FailureKind::Transient, FailureKind::Permanent, FailureKind::TooLong];
         let call = self.call;
-        let failed = |kind| What::ModelFailed { call, failure: failure(kind, &message) }.into();
+        let retry_after_ms = self.step.find(|kind| match kind {
+            Kind::RunErrored(e) => e.retry_after_ms,
+            _ => None,
+        });
+        let failed = |kind| {
+            let failure = Failure { retry_after_ms, ..failure(kind, &message) };
+            What::ModelFailed { call, failure }.into()
+        };
         kinds.into_iter().map(failed).collect()
     }
 

@@ -145,6 +145,7 @@ pub(crate) fn forking(from: ForkedFrom) -> Forking {
         from,
         cwd: None,
         mandate: None,
+        rests: None,
     }
 }
 

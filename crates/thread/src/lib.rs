@@ -6,6 +6,7 @@
 //! Invariant: pure and total, and a summary that was kept in the middle of a log and gone on with is the summary of the
 //! whole (`a_kept_summary_goes_on_as_if_it_had_read_everything`).
 
+pub mod firing;
 mod job;
 mod listing;
 mod mandate;
@@ -13,16 +14,18 @@ mod object;
 mod preview;
 mod retry;
 mod roster;
+pub mod schedule;
 mod summary;
 pub mod work;
 
 pub use job::{Moved, Wish, may_move};
 pub use listing::{Job, JobLine, JobRetry, line};
-pub use mandate::{Mandate, Restart, Schedule};
+pub use mandate::{Mandate, Restart};
 pub use minke_record::JobState;
 pub use object::{Source, Thread, ThreadStatus};
 pub use preview::{NEW, PREVIEW_CHARS, preview};
 pub use retry::{Retry, RetryError, bound, wait};
 pub use roster::{Candidate, Need, Plan, Room, plan};
+pub use schedule::Schedule;
 pub use summary::{Ended, Latest, OpenRun, Summary, Waits};
 pub use work::{ACCEPT, HISTORY, PASSED};

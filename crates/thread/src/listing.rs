@@ -6,6 +6,7 @@ use serde::Serialize;
 use crate::mandate::Mandate;
 use crate::object::written;
 use crate::retry::{Retry, bound};
+use crate::schedule::Schedule;
 use crate::summary::Summary;
 
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -16,6 +17,12 @@ pub struct Job {
     pub progress: u8,
     pub detail: Option<String>,
     pub retry: JobRetry,
+    /// Only of a job with one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub schedule: Option<JobSchedule>,
+    /// The job that this one was made from.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub of: Option<String>,
     /// Newest last.
     pub history: Vec<JobLine>,
     pub created_at: u64,
@@ -34,6 +41,33 @@ pub struct JobRetry {
     pub next_retry_at: Option<u64>,
 }
 
+/// How a job with a schedule stands.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct JobSchedule {
+    #[serde(flatten)]
+    pub schedule: Schedule,
+    /// Absent while it is paused, and when it is over.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub next_at: Option<u64>,
+    /// Jobs that were made so far.
+    pub fired: u64,
+    /// The newest of them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last: Option<String>,
+}
+
+impl JobSchedule {
+    fn of(facts: &JobFacts, schedule: &Schedule) -> JobSchedule {
+        let makes = facts.makes.as_ref();
+        JobSchedule {
+            schedule: schedule.clone(),
+            next_at: facts.until.filter(|_| facts.state == JobState::Waiting).map(|at| at.div_ceil(1_000)),
+            fired: makes.map_or(0, |makes| makes.count),
+            last: makes.and_then(|makes| makes.last.as_ref()?.session).map(written),
+        }
+    }
+}
+
 /// One item of a job's history.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct JobLine {
@@ -49,15 +83,19 @@ impl Summary {
     /// The object, of a session that is a job. `held`: somebody has the session's lease.
     pub fn job_object(&self, held: bool) -> Option<Job> {
         let (facts, session) = (self.job.as_ref()?, self.session?);
-        let retry = Mandate::read(self.mandate.as_ref()).ok().flatten().map(|mandate| mandate.retry);
-        let retry = retry.unwrap_or(Retry { max: 0, ..Retry::default() });
+        let mandate = Mandate::read(self.mandate.as_ref()).ok().flatten();
+        let retry = mandate.as_ref().map_or(Retry { max: 0, ..Retry::default() }, |mandate| mandate.retry);
+        let schedule = mandate.as_ref().and_then(|mandate| mandate.schedule.as_ref());
+        let until = facts.until.filter(|_| schedule.is_none());
         Some(Job {
             id: written(session),
             name: self.name.as_ref().map(|name| name.as_str().to_owned()).unwrap_or_default(),
             status: self.job_state(held)?,
             progress: facts.percent,
             detail: facts.detail.clone(),
-            retry: JobRetry::at(&retry, facts.retries, facts.until),
+            retry: JobRetry::at(&retry, facts.retries, until),
+            schedule: schedule.map(|schedule| JobSchedule::of(facts, schedule)),
+            of: mandate.as_ref().and_then(|mandate| mandate.of.clone()),
             history: lines(facts, &retry),
             created_at: self.created / 1_000,
             updated_at: self.updated / 1_000,

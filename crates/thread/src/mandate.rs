@@ -2,11 +2,13 @@
 //!
 //! A session that a pod spawned has a mandate without an objective (what it may spend and do): that is no job.
 
+use jiff::Timestamp;
 use minke_record::{Budget, Millis};
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 
 use crate::retry::Retry;
+use crate::schedule::Schedule;
 
 /// The longest objective, in bytes. It is the first input of the session.
 const OBJECTIVE_BYTES: usize = 1 << 20;
@@ -21,8 +23,8 @@ pub struct Mandate {
     pub retry: Retry,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub budget: Option<Budget>,
-    /// Unix seconds.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// Unix seconds; written so, or as RFC 3339.
+    #[serde(default, deserialize_with = "seconds", skip_serializing_if = "Option::is_none")]
     pub deadline: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub schedule: Option<Schedule>,
@@ -37,20 +39,6 @@ pub struct Mandate {
     /// The job whose schedule made this one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub of: Option<String>,
-}
-
-/// When a job is begun again and again.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(untagged, deny_unknown_fields)]
-pub enum Schedule {
-    Every {
-        every_s: u64,
-    },
-    Cron {
-        cron: String,
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        tz: Option<String>,
-    },
 }
 
 /// What becomes of a job whose process ended without being asked to.
@@ -105,15 +93,15 @@ impl Mandate {
                 "`notify` cannot be kept by this version; `minke job run --wait` tells a script".to_owned()
             );
         }
-        if mandate.schedule.is_some() {
-            return Err(
-                "`schedule` cannot be kept by this version; leave it out and call it from a timer of the \
-                        system"
-                    .to_owned(),
-            );
-        }
-        if mandate.restart == Restart::Always {
-            return Err("`restart: always` cannot be kept by this version; `on_crash` can".to_owned());
+        if let Some(schedule) = &mandate.schedule {
+            schedule.check()?;
+            if mandate.restart == Restart::Always {
+                return Err(
+                    "`restart: always` does not go with a `schedule`: what it begins again would never be \
+                            over when the next time comes"
+                        .to_owned(),
+                );
+            }
         }
         Ok(mandate)
     }
@@ -135,5 +123,31 @@ impl Mandate {
 
     pub fn deadline(&self) -> Option<Millis> {
         self.deadline.map(|seconds| seconds.saturating_mul(1_000))
+    }
+}
+
+/// A time: Unix seconds, or text as RFC 3339 has it.
+fn seconds<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
+    match Option::<Value>::deserialize(deserializer)? {
+        None => Ok(None),
+        Some(written) => moment(&written).map(Some).map_err(serde::de::Error::custom),
+    }
+}
+
+fn moment(written: &Value) -> Result<u64, String> {
+    let none = |why: &str| {
+        let shown: String = written.to_string().chars().take(80).collect();
+        format!(
+            "`deadline` is {shown}, {why}; it is Unix seconds, or a time such as \"2026-12-24T18:00:00+01:00\""
+        )
+    };
+    match written {
+        Value::Number(number) => number.as_u64().ok_or_else(|| none("which is no whole number from 0 on")),
+        Value::String(text) => {
+            let time: Timestamp =
+                text.parse().map_err(|_| none("which is no time with its offset from UTC"))?;
+            u64::try_from(time.as_second()).map_err(|_| none("which was before 1970"))
+        }
+        _ => Err(none("which is no time")),
     }
 }

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 
 use minke_record::{JobState, Millis, SessionId, WaitingOn};
 
+use crate::job::may_move;
 use crate::mandate::{Mandate, Restart};
 use crate::summary::Summary;
 
@@ -51,6 +52,8 @@ pub enum Need {
     Begin,
     /// The same, from this time on.
     At(Millis),
+    /// No pod: from this time on another job is to be made from it.
+    Fire(Millis),
     /// Its time is over: only its end is to be written, which needs no room.
     End,
 }
@@ -70,14 +73,18 @@ impl Summary {
     /// What this job needs, if it is one that is not over.
     pub fn candidate(&self, held: bool, now: Millis) -> Option<Candidate> {
         let (job, session) = (self.job.as_ref()?, self.session?);
-        if job.state.is_final() {
+        if job.state.is_final() && !job.owes_another() {
             return None;
         }
         let mandate = Mandate::read(self.mandate.as_ref()).ok().flatten();
         let late = mandate.as_ref().and_then(Mandate::deadline).is_some_and(|end| end <= now);
         let on = self.waits().map(|waits| waits.on);
         let need = match job.state {
-            _ if late && !held => Need::End,
+            _ if job.owes_another() => Need::Fire(now),
+            // One that is paused stays so: nobody but people move it.
+            _ if late && !held && may_move(job.state, JobState::Failed).is_ok() => Need::End,
+            JobState::Waiting if job.is_scheduled() => Need::Fire(job.until.unwrap_or(now)),
+            _ if job.is_scheduled() => Need::Nothing,
             JobState::Queued => Need::Begin,
             JobState::Waiting => job.until.map_or(Need::Begin, Need::At),
             // Whoever answers wakes it.
@@ -122,7 +129,11 @@ pub fn plan(candidates: &[Candidate], room: Room, now: Millis) -> Plan {
             Need::Begin | Need::Work => ready.push(one),
             Need::At(time) if time <= now => ready.push(one),
             Need::At(time) => plan.next = Some(plan.next.map_or(time, |next| next.min(time))),
-            Need::Nothing => {}
+            // One that is due and was not made is looked at again soon, as all that is open.
+            Need::Fire(time) if time > now => {
+                plan.next = Some(plan.next.map_or(time, |next| next.min(time)));
+            }
+            Need::Fire(_) | Need::Nothing => {}
         }
     }
     while let Some(at) = (0..ready.len())

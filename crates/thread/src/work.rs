@@ -7,12 +7,13 @@
 use std::collections::VecDeque;
 
 use minke_record::{
-    ActorKind, Entry, Item, JobFacts, JobItem, JobPhase, JobState, Kind, Millis, Outcome, Progress, Rejected,
-    RunResult, StateChange, StateWord, ToolResult, Trigger, WaitingOn,
+    ActorKind, Entry, Item, JobFacts, JobItem, JobPhase, JobState, Kind, Makes, MakesWhen, Millis, Outcome,
+    Progress, Rejected, RunResult, StateChange, StateWord, ToolResult, Trigger, WaitingOn,
 };
 
+use crate::firing;
 use crate::job::may_move;
-use crate::mandate::Mandate;
+use crate::mandate::{Mandate, Restart};
 use crate::retry::Retry;
 
 /// The newest things that happened to a job and are kept at hand.
@@ -21,6 +22,8 @@ pub const HISTORY: usize = 64;
 pub const ACCEPT: &str = "accept_";
 /// The longest detail in a history.
 const DETAIL_CHARS: usize = 500;
+/// No provider is left alone for longer than this, whatever it asks for: a week.
+const RETRY_AFTER_MOST_MS: u64 = 7 * 24 * 3_600 * 1_000;
 /// How the summary of a command ends that has exited with 0.
 pub const PASSED: &str = "(exit 0)";
 
@@ -40,16 +43,30 @@ fn begin(mandate: &Mandate, seq: u64, at: Millis) -> JobFacts {
         accepts: mandate.acceptance.is_some(),
         retries: 0,
         until: None,
+        not_before: None,
         failed: false,
         accepting: false,
         acceptances: 0,
         rejected: None,
         percent: 0,
         detail: None,
+        makes: makes(mandate),
         history: VecDeque::new(),
     };
+    if job.is_scheduled() {
+        job.state = JobState::Waiting;
+    }
     happened(&mut job, JobPhase::Created, (seq, at));
     job
+}
+
+fn makes(mandate: &Mandate) -> Option<Makes> {
+    let when = match mandate {
+        Mandate { schedule: Some(_), .. } => MakesWhen::OnSchedule,
+        Mandate { restart: Restart::Always, .. } => MakesWhen::AfterEnd,
+        _ => return None,
+    };
+    Some(Makes { when, count: 0, last: None })
 }
 
 /// A job whose mandate cannot be read: it is never run by itself.
@@ -63,10 +80,18 @@ fn unreadable(why: &str, seq: u64, at: Millis) -> JobFacts {
 
 /// What one more entry says of a job.
 pub fn apply(job: &mut JobFacts, entry: &Entry) {
+    let when = (entry.seq, entry.ts);
+    if let Kind::StateChange(change) = &entry.kind
+        && let (Some(makes), Some(firing)) = (&mut job.makes, &change.firing)
+    {
+        firing::noted(makes, firing);
+    }
     if job.state.is_final() {
         return; // what is said in its thread later does not change it
     }
-    let when = (entry.seq, entry.ts);
+    if job.is_scheduled() {
+        return on_schedule(job, entry, when);
+    }
     match &entry.kind {
         Kind::Invoke(invoke) => {
             let again = invoke.trigger == Trigger::Resume;
@@ -74,12 +99,14 @@ pub fn apply(job: &mut JobFacts, entry: &Entry) {
             if std::mem::take(&mut job.failed) {
                 job.retries = job.retries.saturating_add(1);
             }
-            job.accepting = false;
+            (job.accepting, job.not_before) = (false, None);
             go(job, JobState::Running, phase, when);
         }
         Kind::RunCompleted(end) => completed(job, &end.result, end.reason.as_deref(), when),
         Kind::RunErrored(end) => {
             job.detail = Some(end.message.clone());
+            job.not_before =
+                end.retry_after_ms.map(|ms| entry.ts.saturating_add(ms.min(RETRY_AFTER_MOST_MS)));
             fail(job, end.retryable, when);
         }
         Kind::StateChange(change) if entry.run.is_none() => changed(job, change, when),
@@ -89,6 +116,34 @@ pub fn apply(job: &mut JobFacts, entry: &Entry) {
         Kind::ToolResult(result) => judged(job, result, when),
         Kind::QueuedInput(queued) if queued.from.actor == ActorKind::Job => job.rejected = None,
         Kind::Progress(progress) => told(job, progress, when),
+        _ => {}
+    }
+}
+
+/// A job with a schedule never runs: what is said in its thread is not its own, and only its schedule, and people who
+/// pause, resume and cancel it, move it.
+fn on_schedule(job: &mut JobFacts, entry: &Entry, when: (u64, Millis)) {
+    let Kind::StateChange(change) = &entry.kind else { return };
+    if entry.run.is_some() {
+        return;
+    }
+    match &change.state {
+        StateWord::Waiting if change.on == Some(WaitingOn::Time) => {
+            if may_move(job.state, JobState::Waiting).is_err() && job.state != JobState::Waiting {
+                return;
+            }
+            (job.state, job.until) = (JobState::Waiting, change.until);
+            if let Some(reason) = &change.reason {
+                job.detail = Some(reason.clone());
+                let made = change.firing.as_ref().is_some_and(|firing| firing.session.is_some());
+                happened(job, if made { JobPhase::Running } else { JobPhase::ProgressUpdated }, when);
+            } else if let Some(last) = job.history.back_mut() {
+                (last.state, last.until) = (JobState::Waiting, change.until);
+            }
+        }
+        StateWord::Paused | StateWord::Working => changed(job, change, when),
+        // A run in its thread that was given up is not the job.
+        StateWord::Abandoned if change.on == Some(WaitingOn::Time) => changed(job, change, when),
         _ => {}
     }
 }

@@ -184,13 +184,12 @@ fn a_mandate_is_checked_when_it_is_asked_for() {
     assert!(refused(json!({"objective": "  "})).contains("empty"));
     assert!(refused(json!({"objective": "x", "retries": 3})).contains("`retries`"));
     assert!(refused(json!({"objective": "x", "retry": {"maximum": 3}})).contains("maximum"));
-    assert!(refused(json!({"objective": "x", "schedule": {"every_s": 5}})).contains("schedule"));
-    assert!(refused(json!({"objective": "x", "restart": "always"})).contains("always"));
+    assert!(refused(json!({"objective": "x", "restart": "often"})).contains("often"));
     assert!(refused(json!({"objective": "x", "notify": ["me"]})).contains("notify"));
     assert!(refused(json!({"objective": "x".repeat(2 << 20)})).contains("bytes"));
     let mandate = Mandate::asked(&json!({"objective": "x", "restart": "never", "deadline": 12})).unwrap();
     assert_eq!((mandate.restart, mandate.deadline()), (Restart::Never, Some(12_000)));
     let kept = json!({"objective": "x", "schedule": {"cron": "0 3 * * *", "tz": "Europe/Berlin"}});
     let kept = Mandate::read(Some(&kept)).unwrap().unwrap();
-    assert!(matches!(kept.schedule, Some(Schedule::Cron { .. })), "a later version's log can be read");
+    assert!(matches!(kept.schedule, Some(Schedule::Cron { .. })));
 }

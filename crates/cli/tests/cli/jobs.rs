@@ -185,7 +185,7 @@ fn a_host_with_jobs_to_do_does_not_end() {
     let world = world(SLOW);
     let mut host = Host::start(&world, &["--idle", "1"]);
     let wait = r#"{"retry":{"max":3,"base_ms":3000,"jitter":false}}"#;
-    world.write("s.toml", "[[turn]]\nerror = { status = 529, message = 'busy', retry_after_s = 7200 }\n");
+    world.write("s.toml", "[[turn]]\nerror = { status = 529, message = 'busy', times = 6 }\n");
     let id = begin(&world, 0, &["--mandate", wait]);
     until(&world, &id, "waiting");
     let pod = world.only_pod()["pid"].clone();
@@ -211,6 +211,59 @@ fn until_attempt(world: &World, id: &str, attempt: u64) -> Value {
             return job;
         }
         assert!(begun.elapsed() < PATIENCE, "{job}");
+        std::thread::sleep(LOOK);
+    }
+}
+
+#[test]
+fn a_wait_that_the_provider_asks_for_is_the_jobs() {
+    let world = world("[[turn]]\nerror = { status = 429, message = 'slow down', retry_after_s = 7200 }\n");
+    let _host = Host::start(&world, &["--idle", "0"]);
+    let id = begin(&world, 0, &["--mandate", r#"{"retry":{"max":3,"base_ms":10,"jitter":false}}"#]);
+    let waits = until(&world, &id, "waiting");
+    let (at, begun) =
+        (waits["retry"]["next_retry_at"].as_u64().unwrap(), waits["created_at"].as_u64().unwrap());
+    assert!((7_200..7_300).contains(&(at - begun)), "{waits}");
+}
+
+#[test]
+fn a_job_that_is_always_begun_again_is_a_fork_after_every_end() {
+    let world = world(SLOW);
+    let mut host = Host::start(&world, &["--idle", "0"]);
+    let id = begin(&world, 0, &["--restart", "always"]);
+    let mut chain = vec![id];
+    // Each end has one that follows it, also when the host is killed around it.
+    while chain.len() < 4 {
+        let last = chain.last().unwrap().clone();
+        until(&world, &last, "completed");
+        kill(&host.door.pid);
+        host = Host::start(&world, &["--idle", "0"]);
+        chain.push(follows(&world, &last));
+    }
+    // The third end within a minute: the next one waits for somebody to look.
+    let rests = until(&world, chain.last().unwrap(), "paused");
+    assert!(rests["detail"].as_str().unwrap().contains("needs attention"), "{rests}");
+    assert_eq!(world.run(&["job", "resume", chain.last().unwrap()]).code, Some(0));
+    until(&world, chain.last().unwrap(), "completed");
+    let all = world.json(&["job", "list", "--json"])["data"]["jobs"].as_array().unwrap().len();
+    assert!((chain.len()..=chain.len() + 1).contains(&all), "{all} jobs: one for each end");
+    world.verify();
+    drop(host);
+}
+
+/// The job that was begun again from one that is over.
+fn follows(world: &World, id: &str) -> String {
+    let begun = Instant::now();
+    loop {
+        let jobs = world.json(&["thread", "list", "--json"]);
+        let from = |thread: &&Value| {
+            thread["from"]["session"].as_str().map(|from| format!("s_{from}")).as_deref() == Some(id)
+                || thread["from"]["session"] == id
+        };
+        if let Some(next) = jobs["threads"].as_array().unwrap().iter().find(from) {
+            return next["id"].as_str().unwrap().to_owned();
+        }
+        assert!(begun.elapsed() < PATIENCE, "nothing follows {id}: {jobs}");
         std::thread::sleep(LOOK);
     }
 }

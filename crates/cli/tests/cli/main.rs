@@ -38,6 +38,7 @@ mod references;
 mod replay;
 mod repository;
 mod requests;
+mod schedules;
 mod secrets;
 mod secrets_everywhere;
 mod spawn_killed;

@@ -12,9 +12,10 @@ use std::time::{Duration, Instant};
 use minke_client::Home;
 use minke_host::http::{Door, Hosts, Token, Waits, serve};
 use minke_host::{Engine, Fault, Maker, NewThread};
+use minke_pod::State;
 use minke_record::{
-    Actor, AssistantItem, Content, Draft, Durability, ErrorCode, FORMAT, Ids, Invoke, Item, Kind, Role,
-    RunCompleted, RunId, RunResult, Scope, SessionId, SessionStart, Trigger,
+    Actor, AssistantItem, Content, Draft, Durability, ErrorCode, FORMAT, Ids, InputSegment, Invoke, Item,
+    Kind, Role, RunCompleted, RunId, RunResult, Scope, SessionId, SessionStart, Trigger,
 };
 use minke_registry::{Paths, Surroundings};
 use minke_session::{FileStore, RealDisk, Store};
@@ -223,6 +224,10 @@ impl Maker for Bench {
         let failed = |e: &dyn std::fmt::Display| Fault::new(ErrorCode::StorageFailed, e);
         let writer = self.store.create(id, vec![draft], Vec::new()).map_err(|e| failed(&e))?;
         Ok((id, writer.into_lease().map_err(|e| failed(&e))?))
+    }
+
+    fn said(&self, text: &str, _: &State) -> Result<Vec<InputSegment>, Fault> {
+        Ok(vec![InputSegment::Text { content: text.into() }])
     }
 
     fn model(&self, reference: &str, _: &Path) -> Result<String, Fault> {

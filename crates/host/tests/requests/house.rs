@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use minke_client::Home;
 use minke_host::{Engine, Fault, Maker, NewThread};
-use minke_pod::{Moment, NewSession, new_session};
-use minke_record::{Actor, ErrorCode, Ids, Scope, SessionId};
+use minke_pod::{Moment, NewSession, State, new_session};
+use minke_record::{Actor, ErrorCode, Ids, InputSegment, Scope, SessionId};
 use minke_registry::{Paths, Surroundings};
 use minke_session::{FileStore, RealDisk};
 use serde_json::{Value, json};
@@ -93,6 +93,10 @@ impl Maker for Bench {
         let written = new_session(Moment { now, seed: made }, first);
         let writer = self.home.store.create(session, written.entries, written.blobs)?;
         Ok((session, writer.into_lease().unwrap()))
+    }
+
+    fn said(&self, text: &str, _: &State) -> Result<Vec<InputSegment>, Fault> {
+        Ok(vec![InputSegment::Text { content: text.into() }])
     }
 
     fn model(&self, reference: &str, _: &Path) -> Result<String, Fault> {

@@ -1,21 +1,22 @@
-# An error that may pass is tried again when its time has come, as often as the mandate says, and no more.
+# An error that may pass is tried again when the time that the provider asks for is over, as often as the mandate says, and
+# no more.
 with mandate {"objective":"tidy up","retry":{"max":2,"base_ms":4000,"jitter":false}}
 model > fails for 7200 s busy
 job: waiting after 0
 log … run_errored state
-clock + 3 s
+clock + 7199 s
 job: waiting after 0
 clock + 2 s
 job: running after 1
 log … invoke llm_call
-model > fails for 7200 s busy
+model > fails for 3700 s busy
 job: waiting after 1
-clock + 7 s
+clock + 3699 s
 job: waiting after 1
 clock + 2 s
 job: running after 2
 model > fails for 7200 s busy
 job: failed after 2
-clock + 1000 s
+clock + 10000 s
 job: failed after 2
 pod is idle
