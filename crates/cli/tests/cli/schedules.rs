@@ -203,7 +203,8 @@ fn missed_firings_are_named_and_run_once() {
     kill(&host.door.pid);
     drop(host);
     // From the log: the next command would start another host.
-    let due = lines(&world, &id).iter().rev().find_map(|line| line["until"].as_u64()).unwrap().div_ceil(1_000);
+    let due =
+        lines(&world, &id).iter().rev().find_map(|line| line["until"].as_u64()).unwrap().div_ceil(1_000);
     // Time passes, and nobody is there.
     while now_s() < due + 4 {
         std::thread::sleep(LOOK);
