@@ -1020,6 +1020,8 @@ export type JobFacts = {
   retries?: number;
   /** When it is tried again. */
   until?: number | null;
+  /** The provider wants to be left alone until then. */
+  not_before?: number | null;
   /** The last attempt failed: the next one is a retry. */
   failed?: boolean;
   /** A run has finished, and the acceptance command has not spoken. */
@@ -1917,6 +1919,8 @@ export type RunErrored = {
   code: ErrorCode;
   message: string;
   retryable: boolean;
+  /** How long the provider wants to be left alone. */
+  retry_after_ms?: number | null;
 };
 
 /** A run: from one accepted trigger to exactly one terminal entry. */

@@ -25,6 +25,18 @@ const BUSY: &str = r#"
 error = { status = 400, message = "no", times = 1 }
 "#;
 
+/// A provider whose reply breaks off again and again, until the run has failed; it asks for no wait.
+pub(crate) const BROKEN: &str = r#"
+[[turn]]
+steps = [{ text = "a " }, { error = { status = 500, message = "busy" } }]
+[[turn]]
+steps = [{ text = "b " }, { error = { status = 500, message = "busy" } }]
+[[turn]]
+steps = [{ text = "c " }, { error = { status = 500, message = "busy" } }]
+[[turn]]
+steps = [{ text = "d " }, { error = { status = 500, message = "busy" } }]
+"#;
+
 fn world(script: &str) -> World {
     let world = World::new();
     world.write("s.toml", script);
@@ -185,7 +197,7 @@ fn a_host_with_jobs_to_do_does_not_end() {
     let world = world(SLOW);
     let mut host = Host::start(&world, &["--idle", "1"]);
     let wait = r#"{"retry":{"max":3,"base_ms":3000,"jitter":false}}"#;
-    world.write("s.toml", "[[turn]]\nerror = { status = 529, message = 'busy', times = 6 }\n");
+    world.write("s.toml", BROKEN);
     let id = begin(&world, 0, &["--mandate", wait]);
     until(&world, &id, "waiting");
     let pod = world.only_pod()["pid"].clone();

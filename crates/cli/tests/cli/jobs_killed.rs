@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use crate::http::{Door, Host};
+use crate::jobs::BROKEN;
 use crate::world::{World, commands_are_held, kill};
 
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -69,8 +70,7 @@ fn a_job_is_done_once_whoever_dies_after_whichever_entry() {
 #[test]
 fn whoever_dies_a_job_goes_on_when_it_is_due() {
     let world = World::new();
-    let busy = "[[turn]]\nerror = { status = 529, message = 'busy', retry_after_s = 7200 }\n";
-    world.write("s.toml", busy);
+    world.write("s.toml", BROKEN);
     let mut host = Host::start(&world, &["--idle", "0"]);
     let dir = world.work().to_str().unwrap().to_owned();
     let mandate = r#"{"retry":{"max":1,"base_ms":2000,"jitter":false}}"#;
@@ -99,8 +99,7 @@ fn whoever_dies_a_job_goes_on_when_it_is_due() {
 #[test]
 fn the_next_command_starts_a_host_for_what_is_owed() {
     let world = World::new();
-    let busy = "[[turn]]\nerror = { status = 529, message = 'busy', retry_after_s = 7200 }\n";
-    world.write("s.toml", busy);
+    world.write("s.toml", BROKEN);
     let host = Host::start(&world, &["--idle", "0"]);
     let dir = world.work().to_str().unwrap().to_owned();
     let mandate = r#"{"retry":{"max":1,"base_ms":3000,"jitter":false}}"#;
