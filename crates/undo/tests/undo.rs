@@ -179,6 +179,9 @@ fn remove(path: &Path) {
     }
 }
 
+/// Outside of everything, and nothing can be made there: steps write through links, and tests are run by root, too.
+const NOWHERE: &str = "/nowhere/at/all";
+
 /// Something that a command could do. What does not work, because something is in the way, is not done.
 fn step(chance: &mut Chance, root: &Path) {
     let path = chance.path(root);
@@ -204,7 +207,7 @@ fn step(chance: &mut Chance, root: &Path) {
             }
         }
         8 => drop(fs::rename(&path, &other)),
-        9 => drop(symlink(["a", "../b", "/etc/passwd", "nowhere"][chance.below(4)], &path)),
+        9 => drop(symlink(["a", "../b", NOWHERE, "nowhere"][chance.below(4)], &path)),
         // Something of another kind in its place.
         10 => {
             remove(&path);
@@ -307,7 +310,7 @@ fn what_somebody_else_changed_is_named_and_left_alone() {
     fs::remove_file(world.at("gone")).unwrap();
     fs::set_permissions(world.at("moded"), fs::Permissions::from_mode(0o700)).unwrap();
     fs::remove_file(world.at("swapped")).unwrap();
-    symlink("/etc/passwd", world.at("swapped")).unwrap();
+    symlink(NOWHERE, world.at("swapped")).unwrap();
     world.write("new", "by somebody");
     world.write("deleted", "by somebody");
     world.write("dir/theirs", "by somebody");
