@@ -2,38 +2,43 @@
 //!
 //! Elsewhere: what is served and how it ends (`minke_host`), what the requests mean (the same engine that `thread` calls).
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Args;
 use minke_host::http::Token;
 use minke_host::{HostError, HostInfo, Options};
+use minke_thread::Room;
 use serde_json::{Value, json};
 
 use crate::around::Surroundings;
 use crate::desk;
 use crate::failure::{Exit, Failure};
 use crate::screen::Screen;
+use crate::settings::undeclared;
 use crate::streams::{Stdin, Stdout};
 
+/// Where it listens if nobody says, and how long it stays without anything to do, in seconds.
+const LOOPBACK: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
+const IDLE_S: u64 = 600;
 /// A token is short; a file that is longer holds something else.
 const TOKEN_FILE_BYTES: u64 = 4 * 1024;
 
 #[derive(Debug, Args)]
 pub(crate) struct Host {
-    /// Where to listen; port 0 takes a free one
-    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:0")]
-    listen: SocketAddr,
+    /// Where to listen; port 0 takes a free one [default: 127.0.0.1:0]
+    #[arg(long, value_name = "ADDRESS")]
+    listen: Option<SocketAddr>,
     /// The token that clients bring, in a file; without it a new one is drawn
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
     /// The name by which a reverse proxy with TLS is reached
     #[arg(long, value_name = "NAME")]
     behind_proxy: Option<String>,
-    /// End after so many seconds without anything to do; 0 never does
-    #[arg(long, value_name = "SECS", default_value_t = 600)]
-    idle: u64,
+    /// End after so many seconds without anything to do; 0 never does [default: 600]
+    #[arg(long, value_name = "SECS")]
+    idle: Option<u64>,
     /// Speak JSON-RPC on stdin and stdout, and listen nowhere
     #[arg(long, conflicts_with_all = ["listen", "token_file", "behind_proxy", "idle", "ensure", "install"])]
     stdio: bool,
@@ -62,12 +67,21 @@ pub(crate) async fn run(host: Host, around: &Surroundings, screen: &Screen) -> R
         minke_host::stdio(engine, stdin, Stdout, by).await.map_err(cannot)?;
         return Ok(Exit::Done);
     }
-    let token = host.token_file.as_deref().map(token).transpose()?;
+    // What stands on the line counts more than what stands in the file.
+    let settings = minke_sources::host(&around.paths()?.config).map_err(|e| undeclared(&e))?;
+    let usual = Room::default();
+    let engine = engine.with_room(Room {
+        running: settings.running.unwrap_or(usual.running),
+        per_provider: settings.per_provider.unwrap_or(usual.per_provider),
+        per_workspace: settings.per_workspace.unwrap_or(usual.per_workspace),
+    });
+    let token_file = host.token_file.or(settings.token_file);
+    let idle = host.idle.or(settings.idle_exit).unwrap_or(IDLE_S);
     let options = Options {
-        listen: host.listen,
-        token,
-        proxy: host.behind_proxy,
-        idle: (host.idle > 0).then(|| Duration::from_secs(host.idle)),
+        listen: host.listen.or(settings.bind).unwrap_or(LOOPBACK),
+        token: token_file.as_deref().map(token).transpose()?,
+        proxy: host.behind_proxy.or(settings.behind_proxy),
+        idle: (idle > 0).then(|| Duration::from_secs(idle)),
     };
     let ready = |info: &HostInfo| told(info, screen).map_err(|e| HostError::Untold { why: e.sentence() });
     minke_host::run(engine, options, ready).await?;

@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use minke_client::{Home, Launched};
 use minke_pod::State;
 use minke_record::{Actor, Blob, ErrorCode, InputSegment, Item, SessionId};
+use minke_thread::Room;
 use serde_json::Value;
 
 use crate::answer::missing;
@@ -76,6 +77,8 @@ pub struct Engine {
     /// What whoever looks after jobs is told and tells.
     pub(crate) keeper: Arc<crate::keeper::Keeper>,
     pub(crate) failing: Arc<crate::firing::Failing>,
+    /// How many jobs run at once.
+    pub(crate) room: Room,
 }
 
 impl Engine {
@@ -113,8 +116,16 @@ impl Engine {
             quiet: QuietPlaces::default(),
             listed: Arc::default(),
             keeper: Arc::default(),
+            room: Room::default(),
             failing: Arc::default(),
         }
+    }
+
+    /// The same with other room for jobs.
+    #[must_use]
+    pub fn with_room(mut self, room: Room) -> Engine {
+        self.room = room;
+        self
     }
 
     /// Whether there is such a method.

@@ -41,7 +41,8 @@ pub(crate) fn fire(engine: &Engine, open: &[Summary], at: Millis) {
     engine.failing.only(open);
     for summary in open {
         let (Some(job), Some(session)) = (&summary.job, summary.session) else { continue };
-        if !is_due(job, at) || engine.failing.rests(session, at) {
+        // What is not known to be so is not done.
+        if summary.damaged.is_some() || !is_due(job, at) || engine.failing.rests(session, at) {
             continue;
         }
         match one(engine, session, job, open) {

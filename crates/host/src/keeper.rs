@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use minke_client::reach;
 use minke_record::{Actor, Millis, SessionId};
-use minke_thread::{Need, Plan, Room, plan};
+use minke_thread::{Need, Plan, plan};
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
@@ -104,7 +104,7 @@ impl Keeping {
                 _ => {}
             }
         }
-        let Plan { start, next, crowded } = plan(&candidates, Room::default(), now);
+        let Plan { start, next, crowded } = plan(&candidates, engine.room, now);
         let room = STARTS.saturating_sub(self.starting.len());
         let more = crowded || start.len() > room;
         for session in start.into_iter().take(room) {

@@ -9,7 +9,7 @@ use minke_client::Home;
 use minke_pod::State;
 use minke_policy::{Posture, Tier, default_posture};
 use minke_record::{Entry, ErrorCode, Kind, SessionId, SessionStart};
-use minke_session::{Reader, Sealed, StoreError};
+use minke_session::{Reader, ScanEnd, Sealed, StoreError};
 use minke_thread::{Summary, Thread};
 use serde_json::{Value, json};
 
@@ -145,10 +145,13 @@ impl Glance {
 
 pub(crate) fn story(reader: &dyn Reader) -> Result<Story, Fault> {
     let mut story = Story::default();
-    reader.scan(0, &mut |sealed: Sealed| {
+    let end = reader.scan(0, &mut |sealed: Sealed| {
         story.apply(&sealed.entry);
         ControlFlow::Continue(())
     })?;
+    if let ScanEnd::Damaged(damage) = end {
+        story.summary.damaged = Some(damage.to_string());
+    }
     Ok(story)
 }
 

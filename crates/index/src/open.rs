@@ -11,7 +11,7 @@ use rusqlite::{Connection, ErrorCode, OpenFlags, Transaction, TransactionBehavio
 use crate::{IndexError, Refreshed};
 
 /// Another number means another layout: the file is made anew from the logs.
-const LAYOUT: i32 = 4;
+const LAYOUT: i32 = 5;
 /// How long one waits for another process that writes.
 const BUSY: Duration = Duration::from_secs(10);
 /// Pages that are kept in memory, in KiB as SQLite takes it: what ten thousand sessions say is merged there.

@@ -51,10 +51,10 @@ impl Task {
         let Task { session, stamp, known } = self;
         let reader = store.reader(session)?;
         let (mut summary, mut at, mut anew) = (Summary::default(), None, true);
-        if let Some((position, kept)) = known
-            && reader.position(position.seq)? == Some(position)
+        if let Some((position, kept)) = &known
+            && reader.position(position.seq)? == Some(*position)
         {
-            (summary, at, anew) = (kept, Some(position), false);
+            (summary, at, anew) = (kept.clone(), Some(*position), false);
         }
         let from = summary.seq.map_or(0, |seq| seq + 1);
         let mut said = Vec::new();
@@ -64,7 +64,18 @@ impl Task {
             said.extend(words(&sealed.entry));
             ControlFlow::Continue(())
         })?;
+        let damage = match &end {
+            ScanEnd::Damaged(damage) => Some(damage.to_string()),
+            ScanEnd::Clean { .. } | ScanEnd::Stopped => None,
+        };
+        summary.damaged.clone_from(&damage);
         Ok(match (at, end) {
+            // Nothing of it can be read any more: what was known of it stays, and that it is damaged.
+            (None, _) if let (Some((at, mut summary)), Some(_)) = (known.clone(), &damage) => {
+                summary.damaged = damage;
+                let said = Vec::new();
+                Found::New(Box::new(Update { session, summary, at, stamp, said, anew: false }))
+            }
             (Some(at), _) => Found::New(Box::new(Update { session, summary, at, stamp, said, anew })),
             (None, ScanEnd::Damaged(damage)) => Found::Nothing(damage.to_string()),
             (None, _) => Found::Nothing("its log has no whole entry".to_owned()),

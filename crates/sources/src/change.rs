@@ -33,6 +33,12 @@ pub struct Changed {
 
 /// Puts `key=value` into the person's file, in place of what the key said before. Relative paths in it are from `here`.
 pub fn set(config: &Path, pair: &str, here: &Path) -> Result<Changed, SourcesError> {
+    if let Some((name, text)) = pair.split_once('=').filter(|(name, _)| is_of_host(name)) {
+        // What comes out is looked at whole before it is written.
+        let value = serde_json::from_str(text).unwrap_or_else(|_| Value::from(text));
+        change(config, |document| put(document.as_table_mut(), &parts(name, None), &value))?;
+        return Ok(Changed { path: config.join(CONFIG), key: name.to_owned(), value: Some(value) });
+    }
     let from = Origin::new(LayerKind::CommandLine, "config set");
     let mut partial = Partial::set(pair, &from)?;
     settle(&mut partial, From { here, workspace: None })?;
@@ -62,7 +68,7 @@ pub fn set(config: &Path, pair: &str, here: &Path) -> Result<Changed, SourcesErr
 pub fn unset(config: &Path, name: &str) -> Result<Changed, SourcesError> {
     // Whoever asks for what is no key is told so.
     let entry = entry_of(name).filter(|_| key(name).is_none());
-    if key(name).is_none() && entry.is_none() {
+    if key(name).is_none() && entry.is_none() && !is_of_host(name) {
         let from = Origin::new(LayerKind::CommandLine, "config unset");
         Partial::set(&format!("{name}={{}}"), &from)?;
     }
@@ -82,6 +88,10 @@ pub fn unset(config: &Path, name: &str) -> Result<Changed, SourcesError> {
         Ok(())
     })?;
     Ok(Changed { path: config.join(CONFIG), key: name.to_owned(), value: None })
+}
+
+fn is_of_host(name: &str) -> bool {
+    name.split_once('.').is_some_and(|(section, _)| section == crate::host::SECTION)
 }
 
 fn parts<'a>(path: &'a str, entry: Option<&'a str>) -> Vec<&'a str> {

@@ -13,6 +13,7 @@ use serde_json::{Map, Value};
 use toml_edit::{Document, Item, TableLike};
 
 use crate::SourcesError;
+use crate::host::{self, HostSettings};
 
 /// The file's name in the configuration directory.
 pub const CONFIG: &str = "config.toml";
@@ -42,15 +43,29 @@ pub fn workspace(workspace: &Path) -> Result<Option<Partial>, SourcesError> {
     parse(&text, &Origin::new(LayerKind::Workspace, name)).map(Some)
 }
 
-/// A text of TOML as a layer.
+/// A text of TOML as a layer. What the person's file says of the host is no part of it, and must be good all the same.
 pub(crate) fn parse(text: &str, from: &Origin) -> Result<Partial, SourcesError> {
+    let (mut table, lines) = table_of(text, from)?;
+    if from.layer == LayerKind::User
+        && let Some(host) = table.shift_remove(host::SECTION)
+    {
+        HostSettings::of(&host, &|path| from.at(lines.near(path)))?;
+    }
+    Ok(Partial::read(&Value::Object(table), from, &|path| lines.near(path))?)
+}
+
+/// A text of TOML, and where in it each key stands.
+pub(crate) fn table_of<'t>(
+    text: &'t str,
+    from: &Origin,
+) -> Result<(Map<String, Value>, Lines<'t>), SourcesError> {
     let document = Document::parse(text).map_err(|e| {
         let line = e.span().map(|span| line_of(text, span.start));
         SourcesError::Syntax { origin: from.at(line), why: e.message().trim_end().to_owned() }
     })?;
     let mut lines = Lines { text, of: BTreeMap::new() };
     let table = lines.table(document.as_table(), "");
-    Ok(Partial::read(&table, from, &|path| lines.near(path))?)
+    Ok((table, lines))
 }
 
 /// The person's file as text, for those who change it.
@@ -80,14 +95,14 @@ fn line_of(text: &str, at: usize) -> u32 {
 }
 
 /// Where keys stand, collected while the values are taken over.
-struct Lines<'t> {
+pub(crate) struct Lines<'t> {
     text: &'t str,
     of: BTreeMap<String, u32>,
 }
 
 impl Lines<'_> {
     /// The line of a key, or of the section around it.
-    fn near(&self, path: &str) -> Option<u32> {
+    pub(crate) fn near(&self, path: &str) -> Option<u32> {
         let mut path = path;
         loop {
             if let Some(line) = self.of.get(path) {
@@ -103,7 +118,7 @@ impl Lines<'_> {
         }
     }
 
-    fn table(&mut self, table: &dyn TableLike, path: &str) -> Value {
+    fn table(&mut self, table: &dyn TableLike, path: &str) -> Map<String, Value> {
         let mut members = Map::new();
         for (name, item) in table.iter() {
             let path = if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") };
@@ -111,18 +126,18 @@ impl Lines<'_> {
             self.note(&path, span);
             members.insert(name.to_owned(), self.item(item, &path));
         }
-        Value::Object(members)
+        members
     }
 
     fn item(&mut self, item: &Item, path: &str) -> Value {
         match item {
             Item::None => Value::Null,
-            Item::Table(table) => self.table(table, path),
+            Item::Table(table) => Value::Object(self.table(table, path)),
             Item::ArrayOfTables(tables) => {
                 let entries = tables.iter().zip(0..).map(|(table, number)| {
                     let path = format!("{path}[{number}]");
                     self.note(&path, table.span());
-                    self.table(table, &path)
+                    Value::Object(self.table(table, &path))
                 });
                 Value::Array(entries.collect())
             }
@@ -138,7 +153,7 @@ impl Lines<'_> {
             toml_edit::Value::Float(number) => Value::from(*number.value()),
             toml_edit::Value::Boolean(flag) => Value::from(*flag.value()),
             toml_edit::Value::Datetime(time) => Value::from(time.value().to_string()),
-            toml_edit::Value::InlineTable(table) => self.table(table, path),
+            toml_edit::Value::InlineTable(table) => Value::Object(self.table(table, path)),
             toml_edit::Value::Array(array) => {
                 let entries = array.iter().zip(0..).map(|(entry, number)| {
                     let path = format!("{path}[{number}]");

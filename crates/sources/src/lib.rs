@@ -1,6 +1,6 @@
 //! Sources: the files that a manifest is made of.
 //!
-//! Here: reading `config.toml` of the person and of the workspace (`config`), changing the person's (`change`), what a
+//! Here: reading `config.toml` of the person and of the workspace (`config`), changing the person's (`change`), what it says of the host (`host`), what a
 //! relative path means (`places`), profiles and where they are registered (`profiles`, `registry`), and the one way from
 //! files and a command line to a manifest (`declare`); prompt assets (`prompts`) and instructions of the project (`project`).
 //! Elsewhere: the language of profiles (`lua`), what keys mean and how layers merge (`manifest`), templates (`prompts`, the
@@ -14,6 +14,7 @@ mod child;
 mod config;
 mod declare;
 mod evaluating;
+mod host;
 mod places;
 mod profiles;
 mod project;
@@ -26,6 +27,7 @@ pub use change::{Changed, set, unset};
 pub use child::{Child, declare_child};
 pub use config::{CONFIG, OF_WORKSPACE, user, workspace};
 pub use declare::{Asked, Declared, declare};
+pub use host::{HostSettings, host};
 pub use profiles::{Profile, ProfilesError};
 pub use project::{Project, Searching, of_directory, project};
 pub use prompts::Shelves;

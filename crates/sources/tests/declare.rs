@@ -7,7 +7,7 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
 use minke_manifest::{LayerKind, Origin, Partial};
-use minke_sources::{Asked, Declared, declare, set, unset};
+use minke_sources::{Asked, Declared, HostSettings, declare, set, unset, user, workspace};
 
 struct Land {
     dir: tempfile::TempDir,
@@ -191,4 +191,41 @@ fn setting_keeps_comments_and_writes_nothing_that_is_wrong() {
     let broken = Land::new().user("[worker\n");
     assert!(set(&broken.at("config"), "worker.max_turns=7", &here).is_err());
     assert_eq!(fs::read_to_string(broken.at("config/config.toml")).unwrap(), "[worker\n");
+}
+
+#[test]
+fn what_the_host_is_told_stands_in_the_persons_file_only() {
+    let before = "[worker]\nmax_turns = 5\n\n[host]\nidle_exit = \"2h\"\n[host.jobs]\nrunning = 4 # few\n";
+    let land = Land::new().user(before);
+    let (config, here) = (land.at("config"), land.at("here"));
+    let host = || minke_sources::host(&config).unwrap();
+    assert_eq!((host().idle_exit, host().running, host().per_workspace), (Some(7200), Some(4), None));
+    assert!(user(&config).unwrap().unwrap().get("worker.max_turns").is_some(), "the rest is a layer as ever");
+    set(&config, "host.jobs.per_workspace=2", &here).unwrap();
+    set(&config, "host.bind=127.0.0.1:7777", &here).unwrap();
+    assert_eq!((host().per_workspace, host().bind), (Some(2), "127.0.0.1:7777".parse().ok()));
+    let after = fs::read_to_string(config.join("config.toml")).unwrap();
+    assert!(after.contains("running = 4 # few"), "{after}");
+    for wrong in [
+        "host.jobs.running=0",
+        "host.jobs.running=100000",
+        "host.jobs.running=many",
+        "host.jobs=5",
+        "host.job=5",
+        "host.bind=here",
+        "host.token_file=relative",
+        "host.tls_cert=/a/b",
+        "host.idle_exit=soon",
+        "host.nothing=1",
+    ] {
+        let refused = set(&config, wrong, &here).unwrap_err().to_string();
+        let key = wrong.split('=').next().unwrap();
+        assert!(refused.contains(&format!("`{key}")) && refused.contains("config.toml:"), "{refused}");
+        assert_eq!(fs::read_to_string(config.join("config.toml")).unwrap(), after, "{wrong}");
+    }
+    unset(&config, "host.jobs.running").unwrap();
+    assert_eq!(host().running, None);
+    let theirs = Land::new().workspace("[host]\nidle_exit = 5\n");
+    assert!(workspace(&theirs.at("work")).unwrap_err().to_string().contains("host"));
+    assert_eq!(minke_sources::host(&Land::new().at("config")).unwrap(), HostSettings::default());
 }

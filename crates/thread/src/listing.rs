@@ -92,7 +92,7 @@ impl Summary {
             name: self.name.as_ref().map(|name| name.as_str().to_owned()).unwrap_or_default(),
             status: self.job_state(held)?,
             progress: facts.percent,
-            detail: facts.detail.clone(),
+            detail: self.damage(facts).or_else(|| facts.detail.clone()),
             retry: JobRetry::at(&retry, facts.retries, until),
             schedule: schedule.map(|schedule| JobSchedule::of(facts, schedule)),
             of: mandate.as_ref().and_then(|mandate| mandate.of.clone()),
@@ -100,6 +100,15 @@ impl Summary {
             created_at: self.created / 1_000,
             updated_at: self.updated / 1_000,
         })
+    }
+}
+
+impl Summary {
+    /// Of a job whose log cannot be read to its end, unless it was over by then.
+    fn damage(&self, facts: &JobFacts) -> Option<String> {
+        let why = self.damaged.as_ref().filter(|_| !facts.state.is_final())?;
+        let look = self.session.map(written).unwrap_or_default();
+        Some(format!("needs attention: its log is damaged ({why}); `minke log verify {look}` says more"))
     }
 }
 

@@ -76,10 +76,13 @@ impl Summary {
         if job.state.is_final() && !job.owes_another() {
             return None;
         }
+        // What is not known to be so is not done.
+        let damaged = self.damaged.is_some();
         let mandate = Mandate::read(self.mandate.as_ref()).ok().flatten();
         let late = mandate.as_ref().and_then(Mandate::deadline).is_some_and(|end| end <= now);
         let on = self.waits().map(|waits| waits.on);
         let need = match job.state {
+            _ if damaged => Need::Nothing,
             _ if job.owes_another() => Need::Fire(now),
             // One that is paused stays so: nobody but people move it.
             _ if late && !held && may_move(job.state, JobState::Failed).is_ok() => Need::End,
@@ -106,6 +109,8 @@ impl Summary {
     pub fn job_state(&self, held: bool) -> Option<JobState> {
         let state = self.job.as_ref()?.state;
         Some(match state {
+            other if other.is_final() => other,
+            _ if self.damaged.is_some() => JobState::Paused,
             JobState::Running if self.waits().is_some() => JobState::Waiting,
             JobState::Running if !held => JobState::Interrupted,
             other => other,

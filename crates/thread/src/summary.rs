@@ -48,6 +48,8 @@ pub struct Summary {
     /// The tier of the fence of its last life.
     pub fence: Option<String>,
     pub sandbox: Option<String>,
+    /// Why only the good beginning of its log could be read; nobody goes on with it by himself.
+    pub damaged: Option<String>,
     pub run: Option<OpenRun>,
     pub last: Option<Ended>,
     pub usage: Usage,
@@ -126,6 +128,7 @@ impl Default for Summary {
             posture: None,
             fence: None,
             sandbox: None,
+            damaged: None,
             run: None,
             last: None,
             usage: Usage::default(),

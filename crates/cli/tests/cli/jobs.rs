@@ -279,3 +279,85 @@ fn follows(world: &World, id: &str) -> String {
         std::thread::sleep(LOOK);
     }
 }
+
+#[test]
+fn there_is_as_much_room_as_the_person_says() {
+    let world = world(SLOW);
+    assert_eq!(world.run(&["config", "set", "host.jobs.running", "1"]).code, Some(0));
+    let _host = Host::start(&world, &["--idle", "0"]);
+    let ids: Vec<String> = (0..3).map(|number| begin(&world, number, &[])).collect();
+    for id in &ids {
+        until(&world, id, "completed");
+    }
+    // The runs of jobs, by the times in their logs: none begins before the one before it has ended.
+    let mut runs: Vec<(u64, u64)> = ids
+        .iter()
+        .map(|id| {
+            let read = world.json(&["thread", "show", id, "--json"]);
+            let log = std::path::PathBuf::from(read["thread"]["path"].as_str().unwrap()).join("log.jsonl");
+            let text = std::fs::read_to_string(log).unwrap();
+            let entries: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+            let at = |kind: &str| {
+                entries.iter().find(|entry| entry["kind"] == kind).unwrap()["ts"].as_u64().unwrap()
+            };
+            (at("invoke"), at("run_completed"))
+        })
+        .collect();
+    runs.sort_unstable();
+    assert!(runs.windows(2).all(|two| two[0].1 <= two[1].0), "{runs:?}");
+}
+
+#[test]
+fn a_job_whose_log_is_damaged_needs_attention_and_is_never_begun() {
+    let world = world(SLOW);
+    let first = begin_unseen(&world, 0);
+    let second = begin_unseen(&world, 1);
+    // They are known before they are damaged, as on any machine.
+    assert_eq!(job(&world, &first)["status"], "queued");
+    for args in [["job", "pause", &first].as_slice(), &["thread", "name", &first, "other"]] {
+        assert_eq!(world.run(args).code, Some(0));
+    }
+    world.json(&["job", "list", "--json"]);
+    let path = |id: &str| {
+        let shown = world.json(&["thread", "show", id, "--json"]);
+        std::path::PathBuf::from(shown["thread"]["path"].as_str().unwrap()).join("log.jsonl")
+    };
+    // After its first step, and in it.
+    for (id, line) in [(&first, 2), (&second, 0)] {
+        let path = path(id);
+        let text = std::fs::read_to_string(&path).unwrap();
+        let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
+        assert!(lines.len() > line + 1, "{text}");
+        lines[line] = lines[line].replacen("\"ts\":1", "\"ts\":2", 1);
+        std::fs::write(&path, lines.join("\n") + "\n").unwrap();
+    }
+    let _host = Host::start(&world, &["--idle", "0"]);
+    let third = begin(&world, 2, &[]);
+    until(&world, &third, "completed");
+    let listed = world.json(&["job", "list", "--json"]);
+    for id in [&first, &second] {
+        let jobs = listed["data"]["jobs"].as_array().unwrap();
+        let job = jobs.iter().find(|job| job["id"] == **id).unwrap_or_else(|| panic!("{id}: {listed}"));
+        assert_eq!(job["status"], "paused", "{job}");
+        let detail = job["detail"].as_str().unwrap();
+        assert!(detail.starts_with("needs attention: its log is damaged"), "{detail}");
+        let log = std::fs::read_to_string(
+            world.home().join("data/sessions").join(id.trim_start_matches("s_")).join("log.jsonl"),
+        );
+        assert!(!log.unwrap().contains("\"as\":\"pod\""), "nobody had a pod");
+    }
+    assert_eq!(job(&world, &first)["status"], "paused");
+    let shown = world.run(&["job", "show", &second]);
+    assert!(shown.code != Some(0) && shown.err.contains("log verify"), "{shown:?}");
+}
+
+/// A job that is begun while nobody looks after jobs.
+fn begin_unseen(world: &World, number: usize) -> String {
+    let dir = world.work().join(format!("w{number}"));
+    std::fs::create_dir_all(&dir).unwrap();
+    let start = json!({ "jsonrpc": "2.0", "id": 1, "method": "jobs/start",
+        "params": { "cwd": dir, "model": "scripted:s.toml", "mandate": { "objective": "do it" } } });
+    let said = world.pipe(&format!("{start}\n"), &["host", "--stdio"]);
+    let answer: Value = serde_json::from_str(said.out.trim()).unwrap_or_else(|e| panic!("{e}: {said:?}"));
+    answer["result"]["thread_id"].as_str().unwrap_or_else(|| panic!("{answer}")).to_owned()
+}
