@@ -3,6 +3,7 @@
 //! Here: the object, its time, and taking out of it what no hook is to see. Elsewhere: the fields of an event (`question`
 //! at a point that is asked, `map` from the log).
 
+use jiff::Timestamp;
 use minke_record::Millis;
 use serde_json::{Map, Value, json};
 
@@ -63,24 +64,8 @@ pub(crate) fn told(text: &str) -> Value {
 
 /// As the rest of the world writes a moment.
 pub(crate) fn rfc3339(at: Millis) -> String {
-    const DAY: u64 = 86_400_000;
-    let (days, rest) = (at / DAY, at % DAY);
-    let (year, month, day) = date(days);
-    let (hours, minutes) = (rest / 3_600_000, rest / 60_000 % 60);
-    let (seconds, millis) = (rest / 1000 % 60, rest % 1000);
-    format!("{year:04}-{month:02}-{day:02}T{hours:02}:{minutes:02}:{seconds:02}.{millis:03}Z")
-}
-
-/// The date so many days after 1970-01-01, counted in eras of 400 years that begin in March.
-fn date(days: u64) -> (u64, u64, u64) {
-    let days = days + 719_468;
-    let (era, day) = (days / 146_097, days % 146_097);
-    let year = (day - day / 1_460 + day / 36_524 - day / 146_096) / 365;
-    let day = day - (365 * year + year / 4 - year / 100);
-    let month = (5 * day + 2) / 153;
-    let date = day - (153 * month + 2) / 5 + 1;
-    let month = if month < 10 { month + 3 } else { month - 9 };
-    (era * 400 + year + u64::from(month <= 2), month, date)
+    let at = i64::try_from(at).ok().and_then(|at| Timestamp::from_millisecond(at).ok());
+    at.unwrap_or(Timestamp::MAX).strftime("%Y-%m-%dT%H:%M:%S%.3fZ").to_string()
 }
 
 #[cfg(test)]

@@ -24,6 +24,11 @@ const FILE_BYTES: u64 = 1024 * 1024;
 
 /// What the person's file says; `None` if there is none.
 pub fn user(config: &Path) -> Result<Option<Partial>, SourcesError> {
+    text_of(config)?.map(|(text, from)| parse(&text, &from)).transpose()
+}
+
+/// The person's file and how it is named; `None` if there is none.
+pub(crate) fn text_of(config: &Path) -> Result<Option<(String, Origin)>, SourcesError> {
     let path = config.join(CONFIG);
     let name = path.display().to_string();
     let text = read(&path).map_err(|e| SourcesError::File {
@@ -31,7 +36,7 @@ pub fn user(config: &Path) -> Result<Option<Partial>, SourcesError> {
         path: name.clone(),
         why: e.to_string(),
     })?;
-    text.map(|text| parse(&text, &Origin::new(LayerKind::User, name))).transpose()
+    Ok(text.map(|text| (text, Origin::new(LayerKind::User, name))))
 }
 
 /// What the workspace's file says; `None` if there is none.

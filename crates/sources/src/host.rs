@@ -5,11 +5,11 @@
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
-use minke_manifest::{LayerKind, ManifestError, Origin, Problem, seconds};
+use minke_manifest::{ManifestError, Origin, Problem, seconds};
 use serde_json::Value;
 
 use crate::SourcesError;
-use crate::config::{CONFIG, read, table_of};
+use crate::config::{table_of, text_of};
 
 /// The section's name.
 pub(crate) const SECTION: &str = "host";
@@ -41,15 +41,7 @@ pub struct HostSettings {
 
 /// What the person's file says of the host.
 pub fn host(config: &Path) -> Result<HostSettings, SourcesError> {
-    let path = config.join(CONFIG);
-    let name = path.display().to_string();
-    let text = read(&path).map_err(|e| SourcesError::File {
-        what: "read",
-        path: name.clone(),
-        why: e.to_string(),
-    })?;
-    let Some(text) = text else { return Ok(HostSettings::default()) };
-    let from = Origin::new(LayerKind::User, name);
+    let Some((text, from)) = text_of(config)? else { return Ok(HostSettings::default()) };
     let (table, lines) = table_of(&text, &from)?;
     match table.get(SECTION) {
         Some(section) => HostSettings::of(section, &|key| from.at(lines.near(key))),
