@@ -1,0 +1,13 @@
+//! View: what a person sees of a session, for the terminal and the web page alike.
+//!
+//! A mind: entries and live events come in, blocks and a standing come out. Reading a log from its beginning and
+//! watching it live give the same blocks. Elsewhere: how a block looks (`tui`), the words on the wire (`protocol`).
+
+mod block;
+mod standing;
+
+pub use block::{
+    Answered, AskCard, Block, BlockId, Body, Call, CallState, ChildCard, Ended, Notice, NoticeKind, Said,
+    Saying, Tail, Words,
+};
+pub use standing::{Child, Queued, Retry, Standing, TaskRow, Tokens};
