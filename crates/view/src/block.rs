@@ -69,6 +69,8 @@ pub struct Words {
     pub open: bool,
     /// How much stands in a blob and is not here.
     pub left_out: u64,
+    /// The name of that blob; `Conversation::beginning` takes the first piece of it, if somebody fetches it.
+    pub blob: Option<String>,
 }
 
 /// A call of a tool: one line that opens.
@@ -90,6 +92,10 @@ pub struct Call {
     /// What it says while it runs, or has said.
     pub output: Tail,
     pub exit: Option<i32>,
+    /// What came of it, in one line: the first line of a result, the reason of a refusal. Empty until it has ended.
+    pub summary: String,
+    /// The command goes on after the call has ended.
+    pub behind: bool,
     /// The tier of the fence it runs in.
     pub fence: Option<String>,
     pub began: Option<Millis>,
@@ -116,6 +122,8 @@ pub struct Tail {
     pub text: String,
     /// Bytes before it.
     pub left_out: u64,
+    /// The blob that holds all of it, if there is one.
+    pub blob: Option<String>,
 }
 
 impl Tail {
@@ -128,7 +136,11 @@ pub struct AskCard {
     pub ask: Ask,
     /// Whose question it is, if it is a child's.
     pub pod: Option<PodName>,
+    /// Where a child's question is answered, if that is known.
+    pub socket: Option<String>,
     pub answer: Option<Answered>,
+    /// It needs no answer any more: it has one, or it is a child's that has gone on.
+    pub closed: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]

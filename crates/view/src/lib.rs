@@ -10,4 +10,4 @@ pub use block::{
     Answered, AskCard, Block, BlockId, Body, Call, CallState, ChildCard, Ended, Notice, NoticeKind, Said,
     Saying, Tail, Words,
 };
-pub use standing::{Child, Queued, Retry, Standing, TaskRow, Tokens};
+pub use standing::{Child, Queued, Retry, Server, Standing, TaskRow, Tokens};

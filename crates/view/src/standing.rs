@@ -1,6 +1,6 @@
 //! Standing: where a session is right now, what it has cost, what waits in it.
 
-use minke_protocol::{Activity, Greeting, Status, Waiting};
+use minke_protocol::{Activity, Greeting, McpStatus, Status, Waiting};
 use minke_record::{AskId, ChildOutcome, Millis, PodName, QueueId, SessionId, TaskStatus};
 
 /// Everything around the conversation: the status line, tasks, queue, children.
@@ -28,6 +28,23 @@ pub struct Standing {
     pub retry: Option<Retry>,
     pub compacting: bool,
     pub goal: Option<String>,
+    /// What is done of a job, in words.
+    pub progress: Option<String>,
+    /// In micro-dollars: what the pods below have spent, as far as it was read.
+    pub children_cost_micros: u64,
+    pub archived: bool,
+    /// Servers whose tools are used, and how they are.
+    pub servers: Vec<Server>,
+    /// The pod has said that it stops: nothing more comes.
+    pub gone: bool,
+}
+
+/// An MCP server.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Server {
+    pub name: String,
+    pub status: McpStatus,
+    pub error: Option<String>,
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
