@@ -4,10 +4,27 @@
 //! watching it live give the same blocks. Elsewhere: how a block looks (`tui`), the words on the wire (`protocol`).
 
 mod block;
+mod calls;
+mod changes;
+mod context;
+mod conversation;
+mod entries;
+mod facts;
+mod family;
+mod live;
+mod older;
 mod standing;
+mod store;
+mod tell;
+mod tree;
 
 pub use block::{
     Answered, AskCard, Block, BlockId, Body, Call, CallState, ChildCard, Ended, Notice, NoticeKind, Said,
     Saying, Tail, Words,
 };
+pub use changes::{Change, Changes, FileChanges};
+pub use context::{ContextUse, Filling};
+pub use conversation::Conversation;
+pub use older::Prepended;
 pub use standing::{Child, Queued, Retry, Server, Standing, TaskRow, Tokens};
+pub use tree::{PodRow, Tree, TreeRow};

@@ -1,0 +1,84 @@
+//! Whatever comes, something is shown, nothing panics and nothing grows without end.
+
+use minke_protocol::Frame;
+use minke_record::{Entry, line};
+use minke_view::{Conversation, Prepended};
+use proptest::prelude::*;
+use serde_json::Value;
+
+use crate::chance::Chance;
+
+const ENTRIES: &str = include_str!("../../../protocol/tests/golden/entries.jsonl");
+const EVENTS: &str = include_str!("../../../protocol/tests/golden/events.jsonl");
+
+/// Golden lines in any order, with numbers that grow; some of their words are swapped for others of the same log.
+fn nonsense(chance: &mut Chance, len: usize) -> Vec<Entry> {
+    let lines: Vec<Value> = ENTRIES.lines().map(|line| serde_json::from_str(line).expect("golden")).collect();
+    let mut entries = Vec::new();
+    while entries.len() < len {
+        let mut line = lines[chance.below(lines.len())].clone();
+        line["seq"] = entries.len().into();
+        line["ts"] = (entries.len() as u64).into();
+        for key in ["call_id", "call", "to_seq", "turn"] {
+            if line.get(key).is_some_and(Value::is_number) {
+                line[key] = chance.below(len).into();
+            }
+        }
+        if chance.one_in(10) {
+            line.as_object_mut().expect("it is one").remove("run");
+        }
+        let Value::Object(mut fields) = line else { continue };
+        // `h` is the last member.
+        let h = fields.remove("h").expect("every line has one");
+        fields.insert("h".to_owned(), h);
+        if let Ok(entry) = line::parse(&Value::Object(fields).to_string()) {
+            entries.push(entry);
+        }
+    }
+    entries
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+
+    #[test]
+    fn folding_anything_never_panics(seed: u64) {
+        let mut chance = Chance::new(seed);
+        let entries = nonsense(&mut chance, 120);
+        let events: Vec<Frame> =
+            EVENTS.lines().filter_map(|line| Frame::parse(line).ok()).collect();
+        prop_assert!(events.len() > 20, "{}", events.len());
+        let at = chance.below(100);
+        let mut conversation = Conversation::new();
+        for entry in &entries[at..] {
+            conversation.entry(entry);
+            for _ in 0..chance.below(4) {
+                conversation.frame(&events[chance.below(events.len())], 1);
+            }
+        }
+        if conversation.older() == Some(at as u64) && at > 0 {
+            let taken = conversation.prepend(&entries[..at]);
+            prop_assert!(matches!(taken, Prepended::Taken { .. }), "{taken:?}");
+        }
+        prop_assert!(conversation.blocks().len() < 2_000);
+    }
+}
+
+#[test]
+fn texts_that_never_end_are_bounded() {
+    let mut conversation = Conversation::new();
+    let piece = "x".repeat(10_000);
+    for _ in 0..1_000 {
+        let delta = minke_protocol::Event::TextDelta(minke_protocol::Delta { text: piece.clone() });
+        conversation.live(&delta, 1);
+    }
+    let held: usize = conversation
+        .blocks()
+        .iter()
+        .map(|block| match &block.body {
+            minke_view::Body::Reply(words) => words.text.len(),
+            other => panic!("{other:?}"),
+        })
+        .sum();
+    assert!(held <= 1024 * 1024, "{held}");
+}

@@ -1,0 +1,9 @@
+//! Stories of the view: what came, and what a person sees of it.
+
+mod anything;
+mod chance;
+mod folds;
+mod log;
+mod pages;
+mod same;
+mod stories;
