@@ -1,0 +1,268 @@
+//! Card: questions that wait for a person, and children.
+//!
+//! A person answers by what a card shows, so it shows everything exactly: command or diff, where, in which fence, by
+//! which rule. What does not fit is counted in the colour of a warning.
+
+use minke_record::{Action, AskKind, AskSubject, ChildOutcome, Decision};
+use minke_view::{Answered, AskCard, ChildCard};
+use ratatui::style::Style;
+use ratatui::text::Line;
+
+use super::call::{command_lines, exact_lines};
+use super::diff::{self, diff};
+use super::harmless::Clean;
+use super::theme::{Role, Theme};
+use super::wrap::{Before, Break, Piece, columns, cut, indent, room, wrap};
+
+/// Rows of a command or a diff before the card is opened.
+const ROWS: usize = 20;
+/// Paths, hosts and commands that are named one by one.
+const NAMED: usize = 8;
+
+/// What stands between two choices.
+const BETWEEN: &str = "   ";
+
+/// The keys of a card and what each answers.
+pub const KEYS: [(char, Decision, &str); 5] = [
+    ('y', Decision::Approved, "once"),
+    ('a', Decision::ApprovedForSession, "this session"),
+    ('r', Decision::ApprovedRule, "always"),
+    ('n', Decision::Denied, "no, with a note"),
+    ('x', Decision::Abort, "end the run"),
+];
+
+pub(super) fn ask(card: &AskCard, width: u16, theme: &Theme, open: bool) -> Vec<Line<'static>> {
+    if !open && (card.answer.is_some() || card.closed) {
+        return vec![settled(card, width, theme)];
+    }
+    let style = theme.style(Role::Warn);
+    let bar = vec![Piece::own("┃ ", style)];
+    let before = Before { first: bar.clone(), rest: bar };
+    let inner = room(width, &before);
+    let rows = if open { diff::ROWS } else { ROWS };
+    let mut lines = wrap(&title(card, theme), inner, &Before::default(), Break::Words);
+    lines.extend(subject(&card.ask.subject, inner, theme, rows));
+    if card.answer.is_some() || card.closed {
+        lines.push(settled(card, inner, theme));
+    } else {
+        lines.extend(keys(card, inner, theme));
+    }
+    indent(lines, width, &before)
+}
+
+fn title(card: &AskCard, theme: &Theme) -> Vec<Piece> {
+    let style = theme.style(Role::Warn);
+    let mut text = Vec::new();
+    if let Some(pod) = &card.pod {
+        text.push(Piece::new(Clean::line(pod.as_str()), theme.style(Role::Accent)));
+        text.push(Piece::own(" ", style));
+    }
+    text.push(Piece::new(Clean::line(&question(card)), style));
+    text
+}
+
+/// The question in words.
+pub(super) fn question(card: &AskCard) -> String {
+    let tool = card.ask.subject.tool.as_deref().unwrap_or("this");
+    match card.ask.ask {
+        AskKind::Approval => format!("asks: may {tool} run?"),
+        AskKind::Question => "asks:".to_owned(),
+        AskKind::Elicitation => format!("asks for {tool}:"),
+        AskKind::Other(ref word) => format!("asks ({word}):"),
+    }
+}
+
+fn subject(subject: &AskSubject, width: u16, theme: &Theme, rows: usize) -> Vec<Line<'static>> {
+    let mut lines = Vec::new();
+    let command = subject.action.as_ref().and_then(|action| action.command.as_deref());
+    if let Some(command) = command {
+        lines.extend(command_lines(command, width, theme, rows));
+    }
+    if let Some(text) =
+        subject.text.as_deref().filter(|text| Some(*text) != command && subject.diff.as_deref() != Some(text))
+    {
+        lines.extend(exact_lines(text, width, theme, rows));
+    }
+    if let Some(text) = &subject.diff {
+        lines.extend(diff(text, width, theme, rows));
+    }
+    for (name, value) in facts(subject) {
+        let text = [
+            Piece::own(name, theme.style(Role::Dim)),
+            Piece::own(": ", theme.style(Role::Dim)),
+            Piece::new(Clean::exact_line(&value), theme.style(Role::Text)),
+        ];
+        let before = Before { first: Vec::new(), rest: vec![Piece::own("  ", Style::new())] };
+        lines.extend(wrap(&text, width, &before, Break::Words));
+    }
+    lines
+}
+
+/// Where, what it touches, in which fence, by which rule.
+pub(super) fn facts(subject: &AskSubject) -> Vec<(&'static str, String)> {
+    let mut facts = Vec::new();
+    if let Some(cwd) = &subject.cwd {
+        facts.push(("in", cwd.clone()));
+    }
+    if let Some(action) = &subject.action {
+        facts.extend(touched(action));
+    }
+    if let Some(verdict) = &subject.verdict {
+        facts.extend(verdict.fence.clone().map(|fence| ("fence", fence)));
+        let rule = match (&verdict.rule, &verdict.layer) {
+            (Some(rule), Some(layer)) => Some(format!("{rule} ({layer})")),
+            (Some(rule), None) => Some(rule.clone()),
+            (None, Some(layer)) => Some(format!("of {layer}")),
+            (None, None) => None,
+        };
+        facts.extend(rule.map(|rule| ("rule", rule)));
+        if !verdict.reason.is_empty() {
+            facts.push(("why", verdict.reason.clone()));
+        }
+    }
+    facts
+}
+
+fn touched(action: &Action) -> impl Iterator<Item = (&'static str, String)> {
+    let some = |name, all: &[String]| (!all.is_empty()).then(|| (name, named(all)));
+    let alone = action.commands.len() == 1 && action.commands.first() == action.command.as_ref();
+    [
+        if alone { None } else { some("runs", &action.commands) },
+        some("writes", &action.writes),
+        some("hosts", &action.hosts),
+        action.mcp.clone().map(|tool| ("calls", tool)),
+        action.pod.clone().map(|pod| ("pod", pod)),
+    ]
+    .into_iter()
+    .flatten()
+}
+
+fn named(all: &[String]) -> String {
+    let mut text = all.iter().take(NAMED).cloned().collect::<Vec<_>>().join(", ");
+    if all.len() > NAMED {
+        text.push_str(&format!(" and {} more", all.len() - NAMED));
+    }
+    text
+}
+
+/// The keys that answer this question, in their order.
+pub(super) fn choices(card: &AskCard) -> Vec<(String, String)> {
+    if card.ask.ask == AskKind::Approval {
+        let offered = |decision: &Decision| card.ask.options.iter().any(|option| option == decision.as_str());
+        let choice = |(key, decision, told): &(char, Decision, &str)| {
+            let rule = card.ask.subject.always.as_deref().filter(|_| *decision == Decision::ApprovedRule);
+            let told = rule.map_or_else(|| (*told).to_owned(), |rule| format!("{told}: {rule}"));
+            (key.to_string(), told)
+        };
+        return KEYS.iter().filter(|(_, decision, _)| offered(decision)).map(choice).collect();
+    }
+    let mut all: Vec<_> = card
+        .ask
+        .options
+        .iter()
+        .enumerate()
+        .map(|(at, option)| ((at + 1).to_string(), option.clone()))
+        .collect();
+    if all.is_empty() {
+        all.push(("y".to_owned(), "answer in words".to_owned()));
+    }
+    all.push(("n".to_owned(), "no answer".to_owned()));
+    all.push(("x".to_owned(), "end the run".to_owned()));
+    all
+}
+
+fn keys(card: &AskCard, width: u16, theme: &Theme) -> Vec<Line<'static>> {
+    let mut rows: Vec<Vec<Piece>> = Vec::new();
+    for (key, told) in choices(card) {
+        let choice = [
+            Piece::new(Clean::exact_line(&key), theme.style(Role::Key)),
+            Piece::own(" ", Style::new()),
+            Piece::new(Clean::exact_line(&told), theme.style(Role::Text)),
+        ];
+        // A key and what it does stay together.
+        match rows.last_mut() {
+            Some(row) if columns(row) + BETWEEN.len() + columns(&choice) <= usize::from(width) => {
+                row.push(Piece::own(BETWEEN, Style::new()));
+                row.extend(choice);
+            }
+            Some(_) | None => rows.push(choice.to_vec()),
+        }
+    }
+    rows.iter().flat_map(|row| wrap(row, width, &Before::default(), Break::Words)).collect()
+}
+
+/// How a question ended, in words; none while it is open.
+pub(super) fn end_words(card: &AskCard) -> Option<String> {
+    let gone = card.closed.then(|| "no longer asked".to_owned());
+    card.answer.as_ref().map(answer_words).or(gone)
+}
+
+fn answer_words(answer: &Answered) -> String {
+    let what = match &answer.decision {
+        Decision::Approved => "approved once",
+        Decision::ApprovedForSession => "approved for this session",
+        Decision::ApprovedRule => "approved by a new rule",
+        Decision::Answered => "answered",
+        Decision::Denied => "denied",
+        Decision::Abort => "run ended",
+        Decision::Other(word) => word,
+    };
+    match &answer.note {
+        Some(note) => format!("{what} by {}: {note}", answer.by),
+        None => format!("{what} by {}", answer.by),
+    }
+}
+
+fn settled(card: &AskCard, width: u16, theme: &Theme) -> Line<'static> {
+    let (mark, role) = match card.answer.as_ref().map(|answer| answer.decision.approves()) {
+        Some(true) => ("✓ ", Role::Good),
+        Some(false) => ("✗ ", Role::Error),
+        None => ("· ", Role::Dim),
+    };
+    let mut text = vec![
+        Piece::own(mark, theme.style(role)),
+        Piece::new(Clean::line(&end_words(card).unwrap_or_default()), theme.style(Role::Text)),
+    ];
+    let subject = &card.ask.subject;
+    let about =
+        subject.action.as_ref().and_then(|action| action.command.clone()).or_else(|| subject.text.clone());
+    let about = [subject.tool.clone(), about].into_iter().flatten().collect::<Vec<_>>().join(" ");
+    if !about.is_empty() {
+        text.push(Piece::own("  ", Style::new()));
+        text.push(Piece::new(Clean::exact_line(&about), theme.style(Role::Dim)));
+    }
+    cut(&text, width)
+}
+
+pub(super) fn child(child: &ChildCard, width: u16, theme: &Theme) -> Vec<Line<'static>> {
+    let (told, role) = child_standing(child);
+    let mut text = vec![
+        Piece::own("◆ ", theme.style(role)),
+        Piece::new(Clean::line(child.name.as_str()), theme.style(Role::Heading)),
+        Piece::own("  ", Style::new()),
+        Piece::new(Clean::line(&told), theme.style(role)),
+    ];
+    if !child.scope.is_empty() {
+        text.push(Piece::own("  ", Style::new()));
+        text.push(Piece::new(Clean::exact_line(&child.scope), theme.style(Role::Dim)));
+    }
+    vec![cut(&text, width)]
+}
+
+pub(super) fn child_standing(child: &ChildCard) -> (String, Role) {
+    let told = child.told.clone();
+    match &child.ended {
+        None => (if told.is_empty() { "begins".to_owned() } else { told }, Role::Accent),
+        Some(outcome) => {
+            let (word, role) = match outcome {
+                ChildOutcome::Slept => ("✓ done", Role::Good),
+                ChildOutcome::Returned => ("✓ back with its parent", Role::Good),
+                ChildOutcome::Stopped => ("■ stopped", Role::Warn),
+                ChildOutcome::Crashed => ("✗ crashed", Role::Error),
+                ChildOutcome::FailedToStart => ("✗ did not start", Role::Error),
+                ChildOutcome::Other(word) => (word.as_ref(), Role::Warn),
+            };
+            (if told.is_empty() { word.to_owned() } else { format!("{word}: {told}") }, role)
+        }
+    }
+}

@@ -1,0 +1,310 @@
+//! Wrap: from pieces of text to lines that fit, by what a reader sees as one letter.
+//!
+//! The only place that makes spans: what is not [`Clean`] cannot come this far. Pictures that are joined to one take
+//! two columns in most terminals and more in some; they stand only where even those do not run over the line's end.
+//! Invariant: no line is wider than it may be (`no_line_is_wider_than_the_screen`).
+
+use ratatui::buffer::CellWidth;
+use ratatui::style::Style;
+use ratatui::text::{Line, Span};
+use unicode_segmentation::UnicodeSegmentation;
+use unicode_width::UnicodeWidthChar;
+
+use super::harmless::Clean;
+
+/// Text in one style.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Piece {
+    pub text: Clean,
+    pub style: Style,
+}
+
+impl Piece {
+    pub fn new(text: Clean, style: Style) -> Piece {
+        Piece { text, style }
+    }
+
+    pub fn own(text: &'static str, style: Style) -> Piece {
+        Piece { text: Clean::own(text), style }
+    }
+}
+
+/// What stands before the first line and before those that follow.
+#[derive(Debug, Clone, Default)]
+pub struct Before {
+    pub first: Vec<Piece>,
+    pub rest: Vec<Piece>,
+}
+
+/// How a line that is too long is broken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Break {
+    /// Between words; inside of a word only if it is longer than a line.
+    Words,
+    /// Anywhere: code keeps every one of its spaces.
+    Anywhere,
+}
+
+/// Breaks one line of text into lines of at most `width` columns.
+pub fn wrap(text: &[Piece], width: u16, before: &Before, how: Break) -> Vec<Line<'static>> {
+    let width = usize::from(width).max(1);
+    let (first, first_width) = fitting(&before.first, width);
+    let (rest, rest_width) = fitting(&before.rest, width);
+    let room = width - first_width.max(rest_width);
+    let rows = match how {
+        Break::Words => by_words(atoms(text), room),
+        Break::Anywhere => anywhere(atoms(text), room),
+    };
+    let mut lines = Vec::with_capacity(rows.len());
+    for (at, row) in rows.iter().enumerate() {
+        let before = if at == 0 { &first } else { &rest };
+        // What stands before nothing needs no space behind it.
+        let bare = before.iter().rposition(|atom| !atom.is_space()).map_or(0, |last| last + 1);
+        let shown = if row.is_empty() { bare } else { before.len() };
+        lines.push(line(before.iter().take(shown).chain(row)));
+    }
+    lines
+}
+
+/// One line, cut with `…` where it is too long.
+pub fn cut(text: &[Piece], width: u16) -> Line<'static> {
+    let width = usize::from(width).max(1);
+    let mut atoms = atoms(text);
+    if reach(&atoms) > width {
+        let mut taken = 0;
+        let keep = atoms.iter().take_while(|atom| {
+            let fits = taken + atom.reach < width;
+            taken += atom.width;
+            fits
+        });
+        let keep = keep.count();
+        let style = atoms.get(keep).map(|atom| atom.style).unwrap_or_default();
+        atoms.truncate(keep);
+        atoms.push(Atom { text: "…".to_owned(), style, width: 1, reach: 1 });
+    }
+    line(atoms.iter())
+}
+
+/// How many columns it takes in one line, at the most.
+pub fn columns(text: &[Piece]) -> usize {
+    reach(&atoms(text))
+}
+
+fn reach(atoms: &[Atom]) -> usize {
+    let mut taken = 0;
+    let mut reach = 0;
+    for atom in atoms {
+        reach = reach.max(taken + atom.reach);
+        taken += atom.width;
+    }
+    reach
+}
+
+/// Puts what stands before them in front of lines that are laid out already.
+pub fn indent(lines: Vec<Line<'static>>, width: u16, before: &Before) -> Vec<Line<'static>> {
+    let (first, _) = fitting(&before.first, usize::from(width).max(1));
+    let (rest, _) = fitting(&before.rest, usize::from(width).max(1));
+    let mut out = Vec::with_capacity(lines.len());
+    for (at, laid) in lines.into_iter().enumerate() {
+        let mut whole = line(if at == 0 { first.iter() } else { rest.iter() });
+        whole.spans.extend(laid.spans);
+        out.push(whole);
+    }
+    out
+}
+
+/// The columns that are left beside what stands before a line.
+pub fn room(width: u16, before: &Before) -> u16 {
+    let width = width.max(1);
+    let taken = fitting(&before.first, width.into()).1.max(fitting(&before.rest, width.into()).1);
+    width - u16::try_from(taken).unwrap_or(0)
+}
+
+/// A column of a table: its laid-out cell, its width, and whether its text stands at the right or in the middle.
+pub(super) struct Column {
+    pub(super) lines: Vec<Line<'static>>,
+    pub(super) width: u16,
+    pub(super) side: Side,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Side {
+    Left,
+    Middle,
+    Right,
+}
+
+/// Sets columns beside each other.
+pub(super) fn beside(columns: Vec<Column>, between: &Piece) -> Vec<Line<'static>> {
+    let rows = columns.iter().map(|column| column.lines.len()).max().unwrap_or(0);
+    let mut out: Vec<Line<'static>> = vec![Line::default(); rows];
+    let count = columns.len();
+    for (at, column) in columns.into_iter().enumerate() {
+        let mut cells = column.lines.into_iter();
+        for row in &mut out {
+            let cell = cells.next().unwrap_or_default();
+            let free = usize::from(column.width).saturating_sub(width_of(&cell));
+            let left = match column.side {
+                Side::Left => 0,
+                Side::Middle => free / 2,
+                Side::Right => free,
+            };
+            push_spaces(row, left);
+            row.spans.extend(cell.spans);
+            if at + 1 < count {
+                push_spaces(row, free - left);
+                row.spans.push(Span::styled(between.text.as_str().to_owned(), between.style));
+            }
+        }
+    }
+    out
+}
+
+/// The columns that a line takes.
+pub fn width_of(line: &Line<'_>) -> usize {
+    line.spans.iter().flat_map(|span| span.content.graphemes(true)).map(|g| usize::from(g.cell_width())).sum()
+}
+
+fn push_spaces(row: &mut Line<'static>, count: usize) {
+    if count > 0 {
+        row.spans.push(Span::raw(" ".repeat(count)));
+    }
+}
+
+/// What a reader sees as one letter.
+#[derive(Debug, Clone)]
+struct Atom {
+    text: String,
+    style: Style,
+    width: usize,
+    /// What it takes where a terminal shows each of its characters on its own.
+    reach: usize,
+}
+
+impl Atom {
+    fn new(text: &str, style: Style) -> Atom {
+        let width = usize::from(text.cell_width());
+        let reach = text.chars().map(|c| c.width().unwrap_or(0)).sum::<usize>().max(width);
+        Atom { text: text.to_owned(), style, width, reach }
+    }
+
+    fn is_space(&self) -> bool {
+        self.text == " "
+    }
+}
+
+fn atoms(text: &[Piece]) -> Vec<Atom> {
+    let mut atoms: Vec<Atom> = Vec::new();
+    for piece in text {
+        for grapheme in piece.text.as_str().graphemes(true) {
+            if grapheme.contains(char::is_control) {
+                // A line feed that nobody split at; the text's other controls are gone.
+                atoms.push(Atom::new(" ", piece.style));
+                continue;
+            }
+            // What takes no column itself would be drawn onto the column before: a letter never begins with it.
+            let letter = grapheme.trim_start_matches(|c: char| c.width() == Some(0));
+            let atom = Atom::new(if letter.is_empty() { grapheme } else { letter }, piece.style);
+            if atom.width > 0 {
+                atoms.push(atom);
+            } else if let Some(last) = atoms.last_mut().filter(|last| !last.is_space()) {
+                // A mark that came in a piece of its own; without a letter before it there is nothing to see.
+                *last = Atom::new(&format!("{}{grapheme}", last.text), last.style);
+            }
+        }
+    }
+    atoms
+}
+
+/// As much of what stands before a line as leaves room for the text.
+fn fitting(before: &[Piece], width: usize) -> (Vec<Atom>, usize) {
+    /// Below this a column of text is not worth its frame.
+    const ROOM: usize = 8;
+    let atoms = atoms(before);
+    let taken: usize = atoms.iter().map(|atom| atom.width).sum();
+    if taken + ROOM.min(width / 2 + 1) > width { (Vec::new(), 0) } else { (atoms, taken) }
+}
+
+/// A letter that is wider than the whole line cannot be shown.
+fn narrowed(atom: Atom, room: usize) -> Atom {
+    if atom.reach > room { Atom::new("·", atom.style) } else { atom }
+}
+
+fn anywhere(atoms: Vec<Atom>, room: usize) -> Vec<Vec<Atom>> {
+    let mut rows = Vec::new();
+    let mut row = Vec::new();
+    let mut taken = 0;
+    for atom in atoms {
+        let atom = narrowed(atom, room);
+        if taken + atom.reach > room {
+            rows.push(std::mem::take(&mut row));
+            taken = 0;
+        }
+        taken += atom.width;
+        row.push(atom);
+    }
+    rows.push(row);
+    rows
+}
+
+fn by_words(atoms: Vec<Atom>, room: usize) -> Vec<Vec<Atom>> {
+    let mut rows: Vec<Vec<Atom>> = Vec::new();
+    let mut row: Vec<Atom> = Vec::new();
+    let mut taken = 0;
+    // Where the row may be broken: how many of its atoms stay.
+    let mut breaks = 0;
+    // Spaces at which a line was broken are gone.
+    let mut swallow = false;
+    for atom in atoms {
+        let atom = narrowed(atom, room);
+        if atom.is_space() && swallow {
+            continue;
+        }
+        swallow = false;
+        if taken + atom.reach > room {
+            if atom.is_space() {
+                rows.push(trimmed(std::mem::take(&mut row)));
+                (taken, breaks, swallow) = (0, 0, true);
+                continue;
+            }
+            let stays =
+                if breaks > 0 && !row.iter().take(breaks).all(Atom::is_space) { breaks } else { row.len() };
+            let mut moved = row.split_off(stays);
+            std::mem::swap(&mut row, &mut moved);
+            rows.push(trimmed(moved));
+            taken = row.iter().map(|atom| atom.width).sum();
+            breaks = 0;
+            if taken + atom.reach > room {
+                rows.push(std::mem::take(&mut row));
+                taken = 0;
+            }
+        }
+        taken += atom.width;
+        // After a space, and after a wide letter: scripts that have those break between any two.
+        let breakable = atom.is_space() || atom.width > 1;
+        row.push(atom);
+        if breakable {
+            breaks = row.len();
+        }
+    }
+    rows.push(trimmed(row));
+    rows
+}
+
+fn trimmed(mut row: Vec<Atom>) -> Vec<Atom> {
+    while row.last().is_some_and(Atom::is_space) {
+        row.pop();
+    }
+    row
+}
+
+fn line<'a>(atoms: impl Iterator<Item = &'a Atom>) -> Line<'static> {
+    let mut spans: Vec<(String, Style)> = Vec::new();
+    for atom in atoms {
+        match spans.last_mut() {
+            Some((text, style)) if *style == atom.style => text.push_str(&atom.text),
+            _ => spans.push((atom.text.clone(), atom.style)),
+        }
+    }
+    Line::from(spans.into_iter().map(|(text, style)| Span::styled(text, style)).collect::<Vec<_>>())
+}

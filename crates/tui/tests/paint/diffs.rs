@@ -1,0 +1,53 @@
+//! Diffs: numbers, signs, the words that differ, what is folded away.
+
+use minke_tui::paint::{Role, Theme, counts, diff};
+
+use crate::support::{golden, text};
+
+const CHANGE: &str = "--- a/src/lib.rs\n+++ b/src/lib.rs\n@@ -8,7 +8,8 @@ fn main() {\n     let a = 1;\n-    let total = count(files);\n+    let total = count(&paths);\n     print(total);\n--- a comment of SQL\n+-- another comment of SQL\n+\tnew\u{202e} line with\u{1b}[2J tricks\n \n }\n\\ No newline at end of file\n";
+
+#[test]
+fn a_diff_at_three_widths() {
+    for width in [120, 80, 40, 20] {
+        golden(&format!("diff-{width}"), &text(&diff(CHANGE, width, &Theme::default(), 100)));
+    }
+}
+
+#[test]
+fn the_words_that_differ_are_marked() {
+    let theme = Theme::default();
+    let lines = diff(CHANGE, 80, &theme, 100);
+    let marked = |role| {
+        let style = theme.style(role);
+        let spans = lines.iter().flat_map(|line| &line.spans).filter(|span| span.style == style);
+        spans.map(|span| span.content.as_ref()).collect::<Vec<_>>().join("|")
+    };
+    assert_eq!(marked(Role::RemovedWord), "files|a");
+    assert_eq!(marked(Role::AddedWord), "&paths|another");
+}
+
+#[test]
+fn what_is_left_out_is_counted() {
+    let long = format!("@@ -0,0 +1,500 @@\n{}", "+line\n".repeat(500));
+    let lines = diff(&long, 80, &Theme::default(), 10);
+    assert_eq!(lines.len(), 11);
+    assert_eq!(text(&lines[10..]), "… 491 more lines\n");
+    assert_eq!(counts(&long), (500, 0));
+    assert_eq!(counts(CHANGE), (3, 2));
+}
+
+#[test]
+fn any_text_can_be_called_a_diff() {
+    for said in [
+        "",
+        "@@",
+        "@@ -1 +1 @@",
+        "@@ -99999999999999999999 +1 @@\nx",
+        "+a\n-b\n",
+        "@@ -1,2 +1,2 @@\nnonsense\n-a",
+    ] {
+        diff(said, 80, &Theme::default(), 100);
+        diff(said, 1, &Theme::default(), 1);
+        diff(said, 0, &Theme::default(), 0);
+    }
+}
