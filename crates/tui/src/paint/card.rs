@@ -57,18 +57,19 @@ fn title(card: &AskCard, theme: &Theme) -> Vec<Piece> {
         text.push(Piece::new(Clean::line(pod.as_str()), theme.style(Role::Accent)));
         text.push(Piece::own(" ", style));
     }
+    text.push(Piece::own("asks: ", style));
     text.push(Piece::new(Clean::line(&question(card)), style));
     text
 }
 
-/// The question in words.
+/// The question in words; one that was asked in words says itself.
 pub(super) fn question(card: &AskCard) -> String {
     let tool = card.ask.subject.tool.as_deref().unwrap_or("this");
     match card.ask.ask {
-        AskKind::Approval => format!("asks: may {tool} run?"),
-        AskKind::Question => "asks:".to_owned(),
-        AskKind::Elicitation => format!("asks for {tool}:"),
-        AskKind::Other(ref word) => format!("asks ({word}):"),
+        AskKind::Approval => format!("may {tool} run?"),
+        AskKind::Question => String::new(),
+        AskKind::Elicitation => format!("{tool} would like to know"),
+        AskKind::Other(ref word) => word.to_string(),
     }
 }
 
@@ -189,6 +190,11 @@ fn keys(card: &AskCard, width: u16, theme: &Theme) -> Vec<Line<'static>> {
         }
     }
     rows.iter().flat_map(|row| wrap(row, width, &Before::default(), Break::Words)).collect()
+}
+
+/// How a child stands, without marks.
+pub(super) fn child_words(child: &ChildCard) -> String {
+    child_standing(child).0.trim_start_matches(['✓', '■', '✗', ' ']).to_owned()
 }
 
 /// How a question ended, in words; none while it is open.

@@ -142,7 +142,8 @@ pub(super) fn opening(language: &str, width: u16, theme: &Theme) -> Line<'static
     let style = theme.style(Role::Dim);
     let name = Clean::line(language.split_whitespace().next().unwrap_or_default());
     let mark = match (theme.plain, name.is_empty()) {
-        (true, _) => "code: ",
+        (true, true) => "code:",
+        (true, false) => "code: ",
         (false, true) => "┄┄",
         (false, false) => "┄┄ ",
     };

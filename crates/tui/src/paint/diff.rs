@@ -83,30 +83,46 @@ fn read(text: &str, limit: usize) -> Rows {
     let mut reader = Reader::default();
     let mut rows = Vec::new();
     let mut left_out = 0;
-    for line in text.split_terminator('\n') {
+    let mut lines = text.split_terminator('\n').peekable();
+    while let Some(line) = lines.next() {
+        if reader.outside() && named_again(line, lines.peek().copied()) {
+            continue;
+        }
         if rows.len() >= limit {
             left_out += 1;
         } else {
-            rows.extend(reader.line(line));
+            rows.push(reader.line(line));
         }
     }
     Rows { rows, left_out }
 }
 
+/// Whether a line is the old name of a file whose new name is the same: one of them is enough.
+fn named_again(line: &str, next: Option<&str>) -> bool {
+    let name = |line: &str, sign: &str, side: &str| {
+        line.strip_prefix(sign).map(|name| name.strip_prefix(side).unwrap_or(name).to_owned())
+    };
+    let (old, new) = (name(line, "--- ", "a/"), next.and_then(|next| name(next, "+++ ", "b/")));
+    old.is_some() && old == new
+}
+
 impl Reader {
-    fn line(&mut self, line: &str) -> Option<Row> {
+    /// Whether no part of a file is being read.
+    fn outside(&self) -> bool {
+        self.old_left == 0 && self.new_left == 0
+    }
+
+    fn line(&mut self, line: &str) -> Row {
         let mut chars = line.chars();
         let first = chars.next();
         let rest = chars.as_str();
-        let row = |sign, old, new, text: &str| Some(Row { sign, old, new, text: Clean::exact_line(text) });
-        if self.old_left == 0 && self.new_left == 0 {
+        let row = |sign, old, new, text: &str| Row { sign, old, new, text: Clean::exact_line(text) };
+        if self.outside() {
             if let Some((old, new)) = hunk(line) {
                 (self.old, self.old_left) = old;
                 (self.new, self.new_left) = new;
-                return row(Sign::About, None, None, line);
             }
-            // The names stand in the card's own head; a file that is new or gone has only one that counts.
-            return if line.starts_with("--- ") { None } else { row(Sign::About, None, None, line) };
+            return row(Sign::About, None, None, line);
         }
         match first {
             Some('-') => {
@@ -179,7 +195,7 @@ impl<'a> Painter<'a> {
 
     fn row(&self, row: &Row, text: Vec<Piece>) -> Vec<Line<'static>> {
         if row.sign == Sign::About {
-            return vec![cut(&text, self.width)];
+            return wrap(&text, self.width, &Before::default(), Break::Anywhere);
         }
         let sign = match row.sign {
             Sign::Added => "+ ",

@@ -7,7 +7,7 @@ use ratatui::text::Line;
 
 use super::block::{amount, ended_words, first_words, left_out, what_next};
 use super::call::took;
-use super::card::{child_standing, choices, end_words, facts, question};
+use super::card::{child_words, choices, end_words, facts, question};
 use super::harmless::Clean;
 use super::stream::Stream;
 use super::theme::Theme;
@@ -41,7 +41,7 @@ pub(super) fn block(block: &Block, width: u16, theme: &Theme, open: bool) -> Vec
         Body::Call(call) => call_lines(&mut lines, call, open),
         Body::Ask(card) => {
             let subject = &card.ask.subject;
-            let pod = card.pod.as_ref().map(|pod| format!("{pod} ")).unwrap_or_default();
+            let pod = card.pod.as_ref().map(|pod| format!("{pod} asks: ")).unwrap_or_default();
             lines.words("question", &format!("{pod}{}", question(card)));
             if let Some(command) = subject.action.as_ref().and_then(|action| action.command.as_ref()) {
                 lines.exact("command", command);
@@ -64,7 +64,7 @@ pub(super) fn block(block: &Block, width: u16, theme: &Theme, open: bool) -> Vec
             }
         }
         Body::Child(child) => {
-            lines.words("child", &format!("{}: {}", child.name, child_standing(child).0));
+            lines.words("child", &format!("{}: {}", child.name, child_words(child)));
         }
         Body::Notice(notice) => {
             let label = match &notice.kind {
@@ -111,7 +111,8 @@ fn call_lines(lines: &mut Reader, call: &Call, open: bool) {
         },
     };
     let time = took(call).map(|time| format!(" after {time}")).unwrap_or_default();
-    lines.exact("call", &format!("{} {}: {standing}{time}", call.tool, call.about));
+    let about = if call.about.is_empty() { String::new() } else { format!(" {}", call.about) };
+    lines.exact("call", &format!("{}{about}: {standing}{time}", call.tool));
     if !call.summary.is_empty() {
         lines.words("result", &call.summary);
     }

@@ -184,7 +184,9 @@ struct Atom {
 impl Atom {
     fn new(text: &str, style: Style) -> Atom {
         let width = usize::from(text.cell_width());
-        let reach = text.chars().map(|c| c.width().unwrap_or(0)).sum::<usize>().max(width);
+        // The selector of pictures makes a narrow sign wide.
+        let alone = |c: char| if c == '\u{fe0f}' { 1 } else { c.width().unwrap_or(0) };
+        let reach = text.chars().map(alone).sum::<usize>().max(width);
         Atom { text: text.to_owned(), style, width, reach }
     }
 

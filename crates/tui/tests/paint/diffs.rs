@@ -51,3 +51,20 @@ fn any_text_can_be_called_a_diff() {
         diff(said, 0, &Theme::default(), 0);
     }
 }
+
+#[test]
+fn names_are_shown_once_unless_they_differ() {
+    let shown = |said: &str| text(&diff(said, 80, &Theme::default(), 100));
+    let part = "@@ -1 +1 @@\n-a\n+b\n";
+    assert!(!shown(&format!("--- a/x\n+++ b/x\n{part}")).contains("---"));
+    assert!(shown(&format!("--- a/x\n+++ b/y\n{part}")).starts_with("--- a/x\n+++ b/y\n"));
+    assert!(shown(&format!("--- a/x\n+++ /dev/null\n{part}")).starts_with("--- a/x\n"));
+    assert!(shown("--- alone\n").starts_with("--- alone\n"));
+}
+
+#[test]
+fn a_line_that_a_diff_did_not_announce_is_shown_whole() {
+    let long = format!("+{}", "x".repeat(100));
+    let shown = text(&diff(&format!("@@ -1 +1 @@\n-a\n+b\n{long}\n"), 40, &Theme::default(), 100));
+    assert_eq!(shown.matches('x').count(), 100, "{shown}");
+}
