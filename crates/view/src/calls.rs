@@ -1,6 +1,6 @@
 //! Calls: from the model's word until what came of it, one block each.
 
-use minke_record::{AskId, CallId, Entry, Item, Millis, Outcome, Text, ToolDispatch, ToolResult};
+use minke_record::{AskId, CallId, Entry, Item, Kind, Millis, Outcome, Text, ToolDispatch, ToolResult};
 
 use crate::block::{BlockId, Body, Call, CallState, Tail};
 use crate::conversation::Conversation;
@@ -169,7 +169,8 @@ impl Conversation {
         if self.fold.left.contains(call) {
             return None;
         }
-        if by.is_none() {
+        // Nothing stands before the start of a client's call.
+        if by.is_none() || !matches!(entry.kind, Kind::ToolDispatch(_)) {
             self.made_loose(entry);
         }
         let made = Call { by, ..Call::new(call.clone(), tool) };

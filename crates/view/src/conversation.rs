@@ -61,6 +61,8 @@ pub(crate) struct Fold {
     pub(crate) ended: Option<BlockId>,
     /// A run has begun or ended among the entries that were taken.
     pub(crate) ran: bool,
+    /// Whether a run goes on is known from these entries.
+    pub(crate) run_known: bool,
     /// The input that was just taken out of the queue to steer.
     pub(crate) steered: Option<QueueId>,
     /// Requests under way, and whether what they say is part of the conversation.

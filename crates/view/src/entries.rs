@@ -159,6 +159,7 @@ impl Conversation {
 
     fn session_started(&mut self, e: &SessionStart, entry: &Entry) {
         self.fold.cwd.clone_from(&e.cwd);
+        self.fold.run_known = true;
         self.standing.name = e.name.to_string();
         if let Some(from) = &e.from {
             let text = format!("forked from s_{} at entry {}", from.session, from.seq);
@@ -174,8 +175,11 @@ impl Conversation {
         self.reply_over();
         self.fold.heard.clear();
         self.fold.behind.clear();
-        if e.epoch > 1 {
+        // Only a run that nobody ended says that the pod did not stop by itself.
+        if self.fold.run.is_some() {
             self.notice(entry, NoticeKind::Opened, "the pod was started again");
+        } else if !self.fold.run_known {
+            self.made_loose(entry);
         }
     }
 
@@ -253,6 +257,7 @@ impl Conversation {
         self.hold(false);
         self.not_resumable();
         self.fold.ran = true;
+        self.fold.run_known = true;
         self.fold.run = entry.run.map(|id| Running { id, inputs: Vec::new(), begun_before: false });
         self.standing.status = Some(Status::Running);
         self.standing.retry = None;
@@ -401,6 +406,7 @@ impl Conversation {
         self.reply_over();
         self.not_resumable();
         self.fold.ran = true;
+        self.fold.run_known = true;
         self.fold.run = None;
         self.standing.status = Some(if paused { Status::Paused } else { Status::Idle });
         self.standing.activity = None;
@@ -505,6 +511,7 @@ impl Conversation {
             StateWord::Abandoned => {
                 self.not_resumable();
                 self.fold.ran = true;
+                self.fold.run_known = true;
             }
             StateWord::Waiting => {
                 self.standing.waiting = e.on.clone().map(|on| Waiting { on, until: e.until });

@@ -50,6 +50,7 @@ impl Conversation {
         if let Some(open) = &facts.open_llm {
             self.fold.requests.entry(open.call).or_insert(true);
         }
+        self.fold.run_known = true;
         let same_run = |running: &Running| facts.run.as_ref().is_some_and(|run| run.id == running.id);
         if !self.fold.run.as_ref().is_some_and(same_run) {
             let running =

@@ -130,6 +130,7 @@ impl Conversation {
         }
         if !fold.ran {
             (fold.ended, fold.ran) = (older.ended, older.ran);
+            fold.run_known |= older.run_known;
         }
     }
 

@@ -5,5 +5,6 @@ mod chance;
 mod folds;
 mod log;
 mod pages;
+mod real;
 mod same;
 mod stories;
