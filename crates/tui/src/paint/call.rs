@@ -181,15 +181,16 @@ fn folded(mut lines: Vec<Line<'static>>, rows: usize, width: u16, theme: &Theme)
 /// The last lines of what it printed.
 fn tail(tail: &Tail, width: u16, theme: &Theme, rows: usize) -> Vec<Line<'static>> {
     let inset = inset(theme);
-    let all = output(&tail.text, theme.style(Role::Dim), theme.keeps_colours());
+    let text = tail.text.strip_suffix('\n').unwrap_or(&tail.text);
+    let from = text.rmatch_indices('\n').map(|(at, _)| at).nth(rows.saturating_sub(1)).map_or(0, |at| at + 1);
+    let hidden = text.get(..from).map_or(0, |before| before.matches('\n').count());
     let mut lines = Vec::new();
-    for line in all.iter().skip(all.len().saturating_sub(rows)) {
-        lines.extend(wrap(line, width, &inset, Break::Anywhere));
+    for line in output(text.get(from..).unwrap_or_default(), theme.style(Role::Dim), theme.keeps_colours()) {
+        lines.extend(wrap(&line, width, &inset, Break::Anywhere));
     }
     // Long lines count as what they take.
     let from = lines.len().saturating_sub(rows);
     let mut lines = lines.split_off(from);
-    let hidden = all.len().saturating_sub(rows);
     let told = match (hidden, tail.left_out) {
         (0, 0) => return lines,
         (0, bytes) => format!("  … {} before", amount(bytes)),

@@ -4,6 +4,8 @@
 //! two columns in most terminals and more in some; they stand only where even those do not run over the line's end.
 //! Invariant: no line is wider than it may be (`no_line_is_wider_than_the_screen`).
 
+use std::borrow::Cow;
+
 use ratatui::buffer::CellWidth;
 use ratatui::style::Style;
 use ratatui::text::{Line, Span};
@@ -80,7 +82,7 @@ pub fn cut(text: &[Piece], width: u16) -> Line<'static> {
         let keep = keep.count();
         let style = atoms.get(keep).map(|atom| atom.style).unwrap_or_default();
         atoms.truncate(keep);
-        atoms.push(Atom { text: "…".to_owned(), style, width: 1, reach: 1 });
+        atoms.push(Atom::new("…".into(), style));
     }
     line(atoms.iter())
 }
@@ -90,7 +92,7 @@ pub fn columns(text: &[Piece]) -> usize {
     reach(&atoms(text))
 }
 
-fn reach(atoms: &[Atom]) -> usize {
+fn reach(atoms: &[Atom<'_>]) -> usize {
     let mut taken = 0;
     let mut reach = 0;
     for atom in atoms {
@@ -173,21 +175,21 @@ fn push_spaces(row: &mut Line<'static>, count: usize) {
 
 /// What a reader sees as one letter.
 #[derive(Debug, Clone)]
-struct Atom {
-    text: String,
+struct Atom<'a> {
+    text: Cow<'a, str>,
     style: Style,
     width: usize,
     /// What it takes where a terminal shows each of its characters on its own.
     reach: usize,
 }
 
-impl Atom {
-    fn new(text: &str, style: Style) -> Atom {
+impl<'a> Atom<'a> {
+    fn new(text: Cow<'a, str>, style: Style) -> Atom<'a> {
         let width = usize::from(text.cell_width());
         // The selector of pictures makes a narrow sign wide.
         let alone = |c: char| if c == '\u{fe0f}' { 1 } else { c.width().unwrap_or(0) };
         let reach = text.chars().map(alone).sum::<usize>().max(width);
-        Atom { text: text.to_owned(), style, width, reach }
+        Atom { text, style, width, reach }
     }
 
     fn is_space(&self) -> bool {
@@ -195,23 +197,29 @@ impl Atom {
     }
 }
 
-fn atoms(text: &[Piece]) -> Vec<Atom> {
-    let mut atoms: Vec<Atom> = Vec::new();
+fn atoms(text: &[Piece]) -> Vec<Atom<'_>> {
+    let mut atoms: Vec<Atom<'_>> = Vec::new();
     for piece in text {
+        if piece.text.as_str().bytes().all(|b| (0x20..0x7f).contains(&b)) {
+            let letters = piece.text.as_str().split_inclusive(|_| true);
+            atoms.extend(letters.map(|c| Atom { text: c.into(), style: piece.style, width: 1, reach: 1 }));
+            continue;
+        }
         for grapheme in piece.text.as_str().graphemes(true) {
             if grapheme.contains(char::is_control) {
                 // A line feed that nobody split at; the text's other controls are gone.
-                atoms.push(Atom::new(" ", piece.style));
+                atoms.push(Atom::new(" ".into(), piece.style));
                 continue;
             }
             // What takes no column itself would be drawn onto the column before: a letter never begins with it.
             let letter = grapheme.trim_start_matches(|c: char| c.width() == Some(0));
-            let atom = Atom::new(if letter.is_empty() { grapheme } else { letter }, piece.style);
+            let letter = if letter.is_empty() { grapheme } else { letter };
+            let atom = Atom::new(letter.into(), piece.style);
             if atom.width > 0 {
                 atoms.push(atom);
             } else if let Some(last) = atoms.last_mut().filter(|last| !last.is_space()) {
                 // A mark that came in a piece of its own; without a letter before it there is nothing to see.
-                *last = Atom::new(&format!("{}{grapheme}", last.text), last.style);
+                *last = Atom::new(format!("{}{grapheme}", last.text).into(), last.style);
             }
         }
     }
@@ -219,7 +227,7 @@ fn atoms(text: &[Piece]) -> Vec<Atom> {
 }
 
 /// As much of what stands before a line as leaves room for the text.
-fn fitting(before: &[Piece], width: usize) -> (Vec<Atom>, usize) {
+fn fitting(before: &[Piece], width: usize) -> (Vec<Atom<'_>>, usize) {
     /// Below this a column of text is not worth its frame.
     const ROOM: usize = 8;
     let atoms = atoms(before);
@@ -228,11 +236,11 @@ fn fitting(before: &[Piece], width: usize) -> (Vec<Atom>, usize) {
 }
 
 /// A letter that is wider than the whole line cannot be shown.
-fn narrowed(atom: Atom, room: usize) -> Atom {
-    if atom.reach > room { Atom::new("·", atom.style) } else { atom }
+fn narrowed(atom: Atom<'_>, room: usize) -> Atom<'_> {
+    if atom.reach > room { Atom::new("·".into(), atom.style) } else { atom }
 }
 
-fn anywhere(atoms: Vec<Atom>, room: usize) -> Vec<Vec<Atom>> {
+fn anywhere(atoms: Vec<Atom<'_>>, room: usize) -> Vec<Vec<Atom<'_>>> {
     let mut rows = Vec::new();
     let mut row = Vec::new();
     let mut taken = 0;
@@ -249,9 +257,9 @@ fn anywhere(atoms: Vec<Atom>, room: usize) -> Vec<Vec<Atom>> {
     rows
 }
 
-fn by_words(atoms: Vec<Atom>, room: usize) -> Vec<Vec<Atom>> {
-    let mut rows: Vec<Vec<Atom>> = Vec::new();
-    let mut row: Vec<Atom> = Vec::new();
+fn by_words(atoms: Vec<Atom<'_>>, room: usize) -> Vec<Vec<Atom<'_>>> {
+    let mut rows: Vec<Vec<Atom<'_>>> = Vec::new();
+    let mut row: Vec<Atom<'_>> = Vec::new();
     let mut taken = 0;
     // Where the row may be broken: how many of its atoms stay.
     let mut breaks = 0;
@@ -293,19 +301,19 @@ fn by_words(atoms: Vec<Atom>, room: usize) -> Vec<Vec<Atom>> {
     rows
 }
 
-fn trimmed(mut row: Vec<Atom>) -> Vec<Atom> {
+fn trimmed(mut row: Vec<Atom<'_>>) -> Vec<Atom<'_>> {
     while row.last().is_some_and(Atom::is_space) {
         row.pop();
     }
     row
 }
 
-fn line<'a>(atoms: impl Iterator<Item = &'a Atom>) -> Line<'static> {
+fn line<'a>(atoms: impl Iterator<Item = &'a Atom<'a>>) -> Line<'static> {
     let mut spans: Vec<(String, Style)> = Vec::new();
     for atom in atoms {
         match spans.last_mut() {
             Some((text, style)) if *style == atom.style => text.push_str(&atom.text),
-            _ => spans.push((atom.text.clone(), atom.style)),
+            _ => spans.push((atom.text.clone().into_owned(), atom.style)),
         }
     }
     Line::from(spans.into_iter().map(|(text, style)| Span::styled(text, style)).collect::<Vec<_>>())

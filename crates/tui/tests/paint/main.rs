@@ -3,6 +3,7 @@
 mod blocks;
 mod diffs;
 mod drawing;
+mod figures;
 mod harmless;
 mod hostile;
 mod markdown;
