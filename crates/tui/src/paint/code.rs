@@ -2,9 +2,12 @@
 //!
 //! Lines keep every space and carry no decoration, so that a copy of them is the code.
 
-use std::sync::OnceLock;
+use std::collections::BTreeSet;
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
 
 use ratatui::text::Line;
+use rustix::time::{ClockId, clock_gettime};
 use syntect::parsing::{ParseState, Scope, ScopeStack, SyntaxSet};
 
 use super::harmless::Clean;
@@ -13,8 +16,13 @@ use super::wrap::{Before, Break, Piece, cut, wrap};
 
 /// Beyond this a block's code has no colours: a person waits for no highlighter.
 const BLOCK_BYTES: usize = 32 * 1024;
-/// The same for one line; longer ones are data.
-const LINE_BYTES: usize = 1000;
+/// The same for one line; longer ones are data, and what a grammar takes grows faster than its line.
+const LINE_BYTES: usize = 300;
+
+/// What one block's colours may take of the processor. Some grammars need seconds for a line that is made for it: the
+/// rest of such a block has no colours, and neither have later ones in that language. The text is never touched, and a
+/// machine that is busy with other things changes nothing, because only this thread's own time counts.
+const BLOCK_TIME: Duration = Duration::from_millis(300);
 
 /// Loads what colours need, which takes a moment; whoever has one to spare calls it before code comes.
 pub fn warm() {
@@ -76,7 +84,23 @@ fn role_of(stack: &ScopeStack) -> Role {
 #[derive(Clone)]
 pub(super) struct Highlighter {
     state: Option<(ParseState, ScopeStack)>,
+    /// The grammar's name.
+    grammar: String,
     bytes: usize,
+    spent: Duration,
+}
+
+/// Grammars that once took too long.
+fn slow() -> MutexGuard<'static, BTreeSet<String>> {
+    static SLOW: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
+    // A set of names is whole whatever happened to the thread that had it.
+    SLOW.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// What this thread has taken of the processor.
+fn processor() -> Duration {
+    let now = clock_gettime(ClockId::ThreadCPUTime);
+    Duration::new(u64::try_from(now.tv_sec).unwrap_or(0), u32::try_from(now.tv_nsec).unwrap_or(0))
 }
 
 impl Highlighter {
@@ -85,7 +109,18 @@ impl Highlighter {
         let word = language.split([' ', ',', '{', ':']).next().unwrap_or_default();
         let found =
             if word.is_empty() || word.len() > 40 { None } else { syntaxes().find_syntax_by_token(word) };
-        Highlighter { state: found.map(|syntax| (ParseState::new(syntax), ScopeStack::new())), bytes: 0 }
+        let found = found.filter(|syntax| !slow().contains(&syntax.name));
+        Highlighter {
+            state: found.map(|syntax| (ParseState::new(syntax), ScopeStack::new())),
+            grammar: found.map(|syntax| syntax.name.clone()).unwrap_or_default(),
+            bytes: 0,
+            spent: Duration::ZERO,
+        }
+    }
+
+    /// Counts what another one took, which went on from here for a line that has not ended.
+    pub(super) fn took(&mut self, other: &Highlighter) {
+        self.spent = other.spent;
     }
 
     /// One line, without its line feed.
@@ -95,13 +130,19 @@ impl Highlighter {
         if self.bytes > BLOCK_BYTES {
             self.state = None;
         }
+        if self.spent > BLOCK_TIME && self.state.take().is_some() {
+            slow().insert(std::mem::take(&mut self.grammar));
+        }
         let Some((state, stack)) = &mut self.state else { return plain() };
         if text.as_str().len() > LINE_BYTES {
             return plain();
         }
         let line = format!("{}\n", text.as_str());
+        let began = processor();
+        let changes = state.parse_line(&line, syntaxes());
+        self.spent += processor().saturating_sub(began);
         // A grammar that fails says nothing about the code: it is shown without colours from here on.
-        let Ok(changes) = state.parse_line(&line, syntaxes()) else {
+        let Ok(changes) = changes else {
             self.state = None;
             return plain();
         };

@@ -95,18 +95,19 @@ impl Stream {
             let last = Clean::words(&self.line);
             let undecided = open && last.as_str().chars().all(|c| " -=|:`~*#>+".contains(c));
             let last = if undecided { "" } else { last.as_str() };
-            match &self.place {
+            match &mut self.place {
                 Place::Words(_) => {
                     let tail = Clean::words(&format!("{}{last}", self.stretch));
                     self.lay(&tail);
                 }
                 Place::Code { fence, painter } => {
                     if !last.is_empty() && !fence.closed_by(last) {
-                        let mut painter = painter.clone();
+                        let mut ahead = painter.clone();
                         self.cost += last.len() as u64;
                         for text in Clean::words(last).lines() {
-                            self.lines.extend(code::line(&mut painter, &text, self.width, &self.theme));
+                            self.lines.extend(code::line(&mut ahead, &text, self.width, &self.theme));
                         }
+                        painter.took(&ahead);
                     }
                     if !open {
                         self.lines.push(code::closing(self.width, &self.theme));

@@ -234,3 +234,21 @@ fn a_list_without_end_is_not_read_from_its_beginning_each_time() {
     let most = (said.len() / 400 * 17 * 1024 + said.len()) as u64;
     assert!(stream.cost() < most, "{}", stream.cost());
 }
+
+#[test]
+fn a_grammar_that_takes_too_long_is_given_up() {
+    let took = || {
+        let now = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+        u128::try_from(now.tv_sec).unwrap() * 1000 + u128::try_from(now.tv_nsec).unwrap() / 1_000_000
+    };
+    let line = "((a".repeat(99);
+    let said = format!("```sv\n{}```\n", format!("{line}\n").repeat(100));
+    let begin = took();
+    let first = lines(&said, 80, Theme::default());
+    let second = lines(&said, 80, Theme::default());
+    let ms = took() - begin;
+    println!("{ms} ms of the processor");
+    assert!(ms < 5_000, "{ms} ms for code that was made to take long");
+    assert_eq!(text(&first), text(&second));
+    assert_eq!(text(&first).matches('a').count(), 9900);
+}
