@@ -6,7 +6,9 @@
 
 use std::collections::BTreeMap;
 
-use minke_record::{CallId, Entry, Item, Kind, Millis, Outcome, Snapshot, SnapshotWhen, ToolDispatch};
+use minke_record::{
+    CallId, Entry, Facts, Item, Kind, Large, Millis, Outcome, Snapshot, SnapshotWhen, ToolDispatch,
+};
 
 use crate::tell;
 
@@ -63,6 +65,8 @@ impl Changes {
     pub fn entry(&mut self, entry: &Entry) {
         match &entry.kind {
             Kind::SessionStart(start) => self.cwd.clone_from(&start.cwd),
+            Kind::SegmentStart(start) => self.placed(&start.carry),
+            Kind::Carry(carry) => self.placed(&carry.carry),
             Kind::ToolDispatch(dispatch) => self.begins(dispatch, entry),
             Kind::ToolResult(result) => {
                 let Item::ToolResult { call_id, .. } = &result.item else { return };
@@ -87,6 +91,13 @@ impl Changes {
         all.fold((0, 0), |(added, removed), change| {
             (added.saturating_add(change.added), removed.saturating_add(change.removed))
         })
+    }
+
+    /// Whoever does not begin at the beginning learns here where the session works.
+    fn placed(&mut self, carry: &Large<Box<Facts>>) {
+        if let Some(about) = carry.here().and_then(|facts| facts.about.as_ref()) {
+            self.cwd.clone_from(&about.cwd);
+        }
     }
 
     fn begins(&mut self, dispatch: &ToolDispatch, entry: &Entry) {
