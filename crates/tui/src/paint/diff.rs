@@ -15,11 +15,13 @@ pub const ROWS: usize = 2000;
 /// Longer lines, and longer runs of changed lines, are compared as wholes.
 const WORDS_BYTES: usize = 400;
 const WORDS_LINES: usize = 60;
+/// What is compared word by word in one diff, in bytes; the rest of a great diff is compared as whole lines.
+const WORDS_IN_ALL: usize = 48 * 1024;
 
 /// The lines of a unified diff, at most `rows` of it.
 pub fn diff(text: &str, width: u16, theme: &Theme, rows: usize) -> Vec<Line<'static>> {
     let all = read(text, rows);
-    let painter = Painter::new(&all.rows, width, theme);
+    let mut painter = Painter::new(&all.rows, width, theme);
     let mut lines = Vec::new();
     let mut at = 0;
     while let Some(row) = all.rows.get(at) {
@@ -171,13 +173,15 @@ struct Painter<'a> {
     /// Columns of a line number; none where the screen is too narrow for numbers.
     number: Option<usize>,
     both: bool,
+    /// What may still be compared word by word.
+    words_left: usize,
 }
 
 impl<'a> Painter<'a> {
     fn new(rows: &[Row], width: u16, theme: &'a Theme) -> Painter<'a> {
         let highest = rows.iter().flat_map(|row| [row.old, row.new]).flatten().max().unwrap_or(0);
         let number = (width >= 30 && highest > 0).then(|| highest.to_string().len());
-        Painter { theme, width, number, both: width >= 60 }
+        Painter { theme, width, number, both: width >= 60, words_left: WORDS_IN_ALL }
     }
 
     fn style(&self, sign: Sign) -> Style {
@@ -223,7 +227,7 @@ impl<'a> Painter<'a> {
     }
 
     /// Lines that went and the lines that came in their place; answers how many rows those are.
-    fn changed(&self, rows: &[Row], lines: &mut Vec<Line<'static>>) -> usize {
+    fn changed(&mut self, rows: &[Row], lines: &mut Vec<Line<'static>>) -> usize {
         let gone = rows.iter().take_while(|row| row.sign == Sign::Removed).count();
         let came = rows.iter().skip(gone).take_while(|row| row.sign == Sign::Added).count();
         let (old, rest) = rows.split_at(gone);
@@ -253,11 +257,13 @@ impl<'a> Painter<'a> {
     }
 
     /// The words that differ, if the two lines have enough in common for that to help.
-    fn words(&self, old: &Row, new: &Row) -> Option<(Vec<Piece>, Vec<Piece>)> {
+    fn words(&mut self, old: &Row, new: &Row) -> Option<(Vec<Piece>, Vec<Piece>)> {
         let (before, after) = (old.text.as_str(), new.text.as_str());
-        if before.len().max(after.len()) > WORDS_BYTES {
+        let bytes = before.len() + after.len();
+        if before.len().max(after.len()) > WORDS_BYTES || bytes > self.words_left {
             return None;
         }
+        self.words_left -= bytes;
         let diff = TextDiff::from_unicode_words(before, after);
         if diff.ratio() < 0.5 {
             return None;

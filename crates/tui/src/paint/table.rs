@@ -98,7 +98,10 @@ impl Table {
             if at > 0 {
                 lines.push(Line::default());
             }
-            for (name, cell) in self.head.iter().zip(row) {
+            // An empty cell says nothing in a record; a row can have thousands that nobody wrote.
+            let told =
+                self.head.iter().zip(row).filter(|(_, cell)| cell.iter().any(|piece| !piece.text.is_empty()));
+            for (name, cell) in told {
                 let mut text = name.clone();
                 text.push(Piece::own(": ", theme.style(Role::Heading)));
                 text.extend(cell.iter().cloned());

@@ -68,3 +68,17 @@ fn a_line_that_a_diff_did_not_announce_is_shown_whole() {
     let shown = text(&diff(&format!("@@ -1 +1 @@\n-a\n+b\n{long}\n"), 40, &Theme::default(), 100));
     assert_eq!(shown.matches('x').count(), 100, "{shown}");
 }
+
+#[test]
+fn a_great_diff_is_compared_by_words_only_at_its_beginning() {
+    let theme = Theme::default();
+    let pair = format!("-{}\n+{}\n", "word ".repeat(70), "word ".repeat(69) + "work");
+    let part = format!("@@ -1,2 +1,2 @@\n ctx\n{pair}");
+    let lines = diff(&part.repeat(400), 400, &theme, 4000);
+    let marked = |line: &ratatui::text::Line<'_>| {
+        line.spans.iter().any(|span| span.style == theme.style(Role::AddedWord))
+    };
+    let count = lines.iter().filter(|line| marked(line)).count();
+    assert!((10..100).contains(&count), "{count} lines of 400");
+    assert!(lines.iter().take(5).any(marked));
+}

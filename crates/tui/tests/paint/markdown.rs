@@ -252,3 +252,9 @@ fn a_grammar_that_takes_too_long_is_given_up() {
     assert_eq!(text(&first), text(&second));
     assert_eq!(text(&first).matches('a').count(), 9900);
 }
+
+#[test]
+fn a_table_does_not_grow_by_what_nobody_wrote() {
+    let table = format!("{}|\n{}|\n{}", "|a".repeat(300), "|-".repeat(300), "|x|\n".repeat(300));
+    assert_eq!(lines(&table, 80, Theme::default()).len(), 599);
+}
