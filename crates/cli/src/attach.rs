@@ -1,4 +1,5 @@
-//! `minke attach`: join a pod. What happens is printed, lines of stdin are said to it. Leaving never stops the pod.
+//! `minke attach`: join a pod. On a terminal by the terminal UI (`face`); here is the plain way, for pipes and with
+//! `--plain`: what happens is printed, lines of stdin are said to it. Leaving never stops the pod.
 
 use std::collections::BTreeSet;
 use std::io::BufRead;
@@ -28,11 +29,17 @@ const REJOINS: u32 = 3;
 pub(crate) struct Attach {
     /// A live pod's name, a session's id, or a name that a session had
     pub(crate) name: String,
+    /// Lines instead of the terminal UI
+    #[arg(long)]
+    pub(crate) plain: bool,
 }
 
 pub(crate) async fn run(attach: Attach, around: &Surroundings, screen: &Screen) -> Result<Exit, Failure> {
     let home = around.home()?;
     let session = find(&home, &attach.name)?.session;
+    if !attach.plain && crate::face::is_possible(around, screen) {
+        return crate::face::run(Some(session), around, screen).await;
+    }
     crate::held::make_way(&home, session).await?;
     let mut lines = read_lines()?;
     let mut room = Room {

@@ -323,6 +323,12 @@ fn declared(new: &NewPod, cwd: &Path, around: &Surroundings) -> Result<Manifest,
     Ok(manifest)
 }
 
+/// The model that a pod in this directory would ask, if anything names one.
+pub(crate) fn model_here(around: &Surroundings) -> Result<Option<String>, Failure> {
+    let model = declared(&NewPod::default(), &around.cwd, around)?.model;
+    Ok(model.reference.or(model.model_id))
+}
+
 /// The same for a pod that is to be started. The model is had once, as the pod will have it in `cwd`, so that a wrong one
 /// is refused now.
 fn manifest(new: &NewPod, cwd: &Path, around: &Surroundings) -> Result<Manifest, Failure> {

@@ -13,6 +13,7 @@ mod create;
 mod desk;
 mod doctor;
 mod exec;
+mod face;
 mod failure;
 mod family;
 mod fork;
@@ -75,12 +76,13 @@ use screen::{Common, Screen};
 
 /// Runs coding agents as pods: one agent, one process, one log that survives anything.
 #[derive(Debug, Parser)]
-#[command(name = "minke", version, arg_required_else_help = true, max_term_width = 100)]
+#[command(name = "minke", version, max_term_width = 100)]
 struct Minke {
     #[command(flatten)]
     common: Common,
+    /// Without one: the terminal UI in this directory
     #[command(subcommand)]
-    command: Command,
+    command: Option<Command>,
 }
 
 #[derive(Debug, Subcommand)]
@@ -205,8 +207,9 @@ fn main() -> ExitCode {
     let screen = Screen::new(&minke.common, &around);
     panic::report_to(&around);
     let done = match minke.command {
-        Command::Pod(pod) => pod::run(pod, &around),
-        command => run(command, &around, &screen).map(ExitCode::from),
+        Some(Command::Pod(pod)) => pod::run(pod, &around),
+        Some(command) => run(command, &around, &screen).map(ExitCode::from),
+        None => open(&around, &screen).map(ExitCode::from),
     };
     match done {
         Ok(code) => code,
@@ -215,6 +218,12 @@ fn main() -> ExitCode {
             failure.exit.into()
         }
     }
+}
+
+/// `minke` alone.
+fn open(around: &Surroundings, screen: &Screen) -> Result<Exit, Failure> {
+    wake_host(around, screen)?;
+    in_runtime(face::alone(around, screen))
 }
 
 impl Command {
@@ -237,10 +246,8 @@ impl Command {
 }
 
 fn run(command: Command, around: &Surroundings, screen: &Screen) -> Result<Exit, Failure> {
-    if command.is_about_pods()
-        && let Err(e) = minke_host::wake(&around.home()?.paths)
-    {
-        screen.note(&format!("jobs are due, and a host cannot be started for them: {e}"));
+    if command.is_about_pods() {
+        wake_host(around, screen)?;
     }
     match command {
         Command::Ps(ps) => return ps::run(&ps, around, screen),
@@ -265,11 +272,22 @@ fn run(command: Command, around: &Surroundings, screen: &Screen) -> Result<Exit,
         Command::Asks(asks) => return answer::list(&asks, around, screen),
         _ => {}
     }
+    in_runtime(talk(command, around, screen))
+}
+
+fn wake_host(around: &Surroundings, screen: &Screen) -> Result<(), Failure> {
+    if let Err(e) = minke_host::wake(&around.home()?.paths) {
+        screen.note(&format!("jobs are due, and a host cannot be started for them: {e}"));
+    }
+    Ok(())
+}
+
+fn in_runtime(work: impl Future<Output = Result<Exit, Failure>>) -> Result<Exit, Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .map_err(|e| Failure::new(Exit::Failed, "cannot start").why(e))?;
-    let done = runtime.block_on(talk(command, around, screen));
+    let done = runtime.block_on(work);
     // A thread that still waits for a line on stdin must not hold the end up.
     runtime.shutdown_background();
     done

@@ -65,6 +65,11 @@ impl Screen {
         }
     }
 
+    /// Whether colours are wanted.
+    pub(crate) fn has_color(&self) -> bool {
+        self.color
+    }
+
     /// Before the surroundings are known: no colour, nothing trusted.
     pub(crate) fn plain(common: &Common) -> Screen {
         let (json, quiet) = (common.json, common.quiet);

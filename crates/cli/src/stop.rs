@@ -50,6 +50,14 @@ pub(crate) async fn run(stop: Stop, around: &Surroundings, screen: &Screen) -> R
     say(screen, &stop.name, if stop.after_run { "stops when its run has ended" } else { "stopped" })
 }
 
+/// Ends the pod of a session, if one lives there.
+pub(crate) async fn stop(home: &Home, session: SessionId) -> Result<(), Failure> {
+    match Runtime::new(&home.paths).look()?.by_session(session) {
+        Some(live) => end(home, live, false, false).await,
+        None => Ok(()),
+    }
+}
+
 /// Ends one pod, and waits until it is gone.
 async fn end(home: &Home, live: &Live, after_run: bool, at_once: bool) -> Result<(), Failure> {
     if at_once {

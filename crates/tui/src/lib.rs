@@ -1,4 +1,26 @@
 //! Tui: the terminal. A client of pods' sockets that keeps no truth: closing it or killing it stops no work.
+//!
+//! A mind that can be tested without a terminal (`app`, with `composer` and `keys`), and hands around it: the terminal
+//! itself (`terminal`), the loop (`run`), one connection (`link`), files (`keep`), the person's editor (`editor`).
+//! Elsewhere: what a session looks like (`view`), sessions, pods and models (whoever implements `Outside`).
 
+mod app;
+mod composer;
+mod editor;
+mod event;
+mod keep;
+mod keys;
+mod link;
+mod outside;
 pub mod paint;
 pub mod panes;
+mod run;
+mod terminal;
+
+pub use app::{App, Do, Link, Msg, Setup};
+pub use composer::{Chip, Draft};
+pub use event::{Code, Key, TermEvent};
+pub use keep::Settings;
+pub use keys::{Action, Keys, Place};
+pub use outside::{Answer, Asking, FirstRun, ModelLine, Outside, PodLine, Question, ThreadLine, Trouble};
+pub use run::{Left, RunError, Start, run};

@@ -189,7 +189,7 @@ async fn place(
 async fn join(held: &Held, prompt: String, around: &Surroundings, screen: &Screen) -> Result<Exit, Failure> {
     let name = format!("s_{}", held.session());
     crate::send::run(crate::send::Send::queue(name.clone(), prompt), around, screen).await?;
-    Box::pin(crate::attach::run(crate::attach::Attach { name }, around, screen)).await
+    Box::pin(crate::attach::run(crate::attach::Attach { name, plain: false }, around, screen)).await
 }
 
 /// A new session with the prompt as its first task.

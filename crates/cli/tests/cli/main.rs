@@ -49,6 +49,8 @@ mod tree;
 mod tree_face;
 mod trouble;
 mod trust;
+mod tui_screen;
+mod tui_talk;
 mod upward;
 mod wired;
 mod world;

@@ -25,7 +25,11 @@ pub(crate) struct Pty {
 }
 
 impl Pty {
-    pub(crate) fn start(mut command: Command) -> Pty {
+    pub(crate) fn start(command: Command) -> Pty {
+        Pty::sized(command, 24, 160)
+    }
+
+    pub(crate) fn sized(mut command: Command, rows: u16, columns: u16) -> Pty {
         let ours = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
         grantpt(&ours).unwrap();
         unlockpt(&ours).unwrap();
@@ -38,7 +42,7 @@ impl Pty {
         )
         .unwrap();
         let theirs = File::from(theirs);
-        tcsetwinsize(&theirs, Winsize { ws_row: 24, ws_col: 160, ws_xpixel: 0, ws_ypixel: 0 }).unwrap();
+        tcsetwinsize(&theirs, size(rows, columns)).unwrap();
         command.stdin(theirs.try_clone().unwrap());
         command.stdout(theirs.try_clone().unwrap());
         command.stderr(theirs.try_clone().unwrap());
@@ -62,6 +66,17 @@ impl Pty {
                 String::from_utf8_lossy(&self.shown[self.seen..])
             );
         }
+    }
+
+    /// Gives the terminal another size, and tells the program so, as a terminal does.
+    pub(crate) fn resize(&self, rows: u16, columns: u16) {
+        tcsetwinsize(&self.theirs, size(rows, columns)).unwrap();
+        rustix::process::kill_process(self.pid(), rustix::process::Signal::WINCH).unwrap();
+    }
+
+    /// Everything that was shown.
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.shown
     }
 
     pub(crate) fn press(&mut self, keys: &str) {
@@ -96,7 +111,7 @@ impl Pty {
     }
 
     /// Reads what is there, or waits a little for it; says whether anything could come.
-    fn hear(&mut self) -> bool {
+    pub(crate) fn hear(&mut self) -> bool {
         let mut ready = [PollFd::new(&self.ours, PollFlags::IN)];
         let wait = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
         if poll(&mut ready, Some(&wait)).unwrap() == 0 {
@@ -107,6 +122,10 @@ impl Pty {
         self.shown.extend_from_slice(&bytes[..count]);
         count > 0
     }
+}
+
+fn size(rows: u16, columns: u16) -> Winsize {
+    Winsize { ws_row: rows, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 }
 }
 
 impl Drop for Pty {

@@ -7,6 +7,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 use crate::pty::Pty;
+use crate::tui_screen::Tui;
 use crate::world::World;
 
 const ECHO: &str = "loop = true\nchunk = 3\n[[turn]]\ntext = \"You said: {{prompt}}\"\n";
@@ -134,21 +135,22 @@ fn top_shows_the_tree_and_leaves_the_terminal_as_it_was() {
     assert_eq!(pty.end().code(), Some(130));
     assert!(pty.is_cooked() && pty.text().ends_with("\x1b[?1049l"));
     // Attaching has the terminal for a while; leaving it comes back.
-    let mut pty = top("age");
-    pty.press("a");
-    pty.until("Ctrl-C leaves");
-    assert!(pty.is_cooked(), "lines are typed there");
-    pty.press("hello\n");
-    pty.until("You said: hello");
-    pty.press("\x04");
-    pty.until("minke top");
-    pty.press("x");
-    pty.until("stop tale");
-    pty.press("y");
-    pty.until("no pod lives");
-    pty.press("\x03");
-    assert!(pty.end().success(), "{}", pty.text());
-    assert!(pty.is_cooked());
+    let mut top = Tui::start(&world, &["top", "--sort", "age"], (24, 160));
+    top.until("minke top");
+    top.until("tale");
+    top.press("a");
+    top.until("say something");
+    top.press("\x03");
+    top.until("again leaves");
+    top.press("\x03");
+    top.until("minke top");
+    top.press("x");
+    top.until("stop tale");
+    top.press("y");
+    top.until("no pod lives");
+    top.press("\x03");
+    assert!(top.pty.end().success());
+    top.check_restored();
     assert_eq!(world.json(&["ps", "--json"]), Value::Array(Vec::new()));
 }
 

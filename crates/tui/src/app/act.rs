@@ -1,0 +1,440 @@
+//! What keys do.
+//!
+//! Elsewhere: which key is which action (`keys`), lists (`over`), words after a slash (`slash`).
+
+use std::path::PathBuf;
+
+use minke_protocol::{Answer, Dequeue, Detail, Method, RunMode};
+use minke_record::{AskId, Decision, InputSegment};
+use minke_view::{Block, BlockId, Body};
+
+use super::over::Over;
+use super::talk::{PAGE, Talk, Wire};
+use super::{App, Do, ESCAPE_TWICE_MS, Focus, Noting, Pending, STARTLED_MS, TWICE_MS};
+use crate::event::{Code, Key};
+use crate::keys::{Action, Place};
+
+impl App {
+    pub(super) fn act_on(&mut self, key: Key) {
+        if self.over.is_some() {
+            return self.over_key(key);
+        }
+        let place = self.place();
+        if place == Place::Composer && self.popup_key(key) {
+            return;
+        }
+        if place == Place::Question && self.option_key(key) {
+            return;
+        }
+        match self.setup.keys.action(place, key) {
+            Some(action) => self.act(action, key),
+            None => self.type_key(key),
+        }
+    }
+
+    /// A key that means nothing else is typed.
+    fn type_key(&mut self, key: Key) {
+        // Enter opens the field for an answer in words.
+        if let (Focus::Question(ask), Code::Enter) = (self.focus, key.code) {
+            if self.talk.as_ref().is_some_and(|talk| talk.wants_text(ask)) {
+                self.note(ask, Decision::Answered);
+            }
+            return;
+        }
+        if self.focus != Focus::Composer {
+            if key.typed().is_none() {
+                return;
+            }
+            self.focus = Focus::Composer;
+        }
+        self.composer.key(key);
+    }
+
+    pub(super) fn act(&mut self, action: Action, key: Key) {
+        match action {
+            Action::Leave => self.leave(),
+            Action::Suspend => self.doing.push(Do::Suspend),
+            Action::Redraw => self.doing.push(Do::Redraw),
+            Action::Help => self.open_help(),
+            Action::Pods => self.open_pods(),
+            Action::Threads => self.open_threads(),
+            Action::Tasks => self.open_tasks(),
+            Action::PageUp => self.scroll(-self.page()),
+            Action::PageDown => self.scroll(self.page()),
+            Action::LineUp => self.scroll(-1),
+            Action::LineDown => self.scroll(1),
+            Action::Top => self.go_to_top(),
+            Action::Follow => self.follow(),
+            Action::Pause => self.escape(),
+            Action::Send => self.enter(RunMode::Queue),
+            Action::Steer => self.enter(RunMode::Steer),
+            Action::Newline => self.composer.newline(),
+            Action::Editor => self.doing.push(Do::Edit(self.composer.text())),
+            Action::Older => self.older(),
+            Action::Newer => self.newer(key),
+            Action::Complete => self.select(false),
+            Action::Back => self.select(false),
+            Action::Once => self.answer(Decision::Approved),
+            Action::Session => self.answer(Decision::ApprovedForSession),
+            Action::Rule => self.answer(Decision::ApprovedRule),
+            Action::Deny => self.answer(Decision::Denied),
+            Action::Abort => self.answer(Decision::Abort),
+            Action::Previous => self.select(false),
+            Action::Next => self.select(true),
+            Action::Open => self.toggle(),
+            Action::Copy => self.copy(),
+            // Those of lists are theirs.
+            Action::Up
+            | Action::Down
+            | Action::Choose
+            | Action::Close
+            | Action::ForkIt
+            | Action::StopIt
+            | Action::PauseIt
+            | Action::ArchiveIt => self.type_key(key),
+        }
+    }
+
+    fn leave(&mut self) {
+        if self.left_once.is_some_and(|at| self.now < at + TWICE_MS) {
+            self.doing.push(Do::Quit);
+            return;
+        }
+        self.left_once = Some(self.now);
+    }
+
+    pub(super) fn is_leaving(&self) -> bool {
+        self.left_once.is_some()
+    }
+
+    fn page(&self) -> i64 {
+        let height = self.talk.as_ref().map_or(10, |talk| talk.pane.height());
+        i64::from(height.saturating_sub(2)).max(1)
+    }
+
+    pub(super) fn scroll(&mut self, lines: i64) {
+        let Some(talk) = &mut self.talk else { return };
+        let at_top = talk.with_pane(&self.theme, |pane, shown| pane.by(shown, lines));
+        if at_top && lines < 0 {
+            self.read_older();
+        }
+    }
+
+    fn go_to_top(&mut self) {
+        if let Some(talk) = &mut self.talk {
+            talk.with_pane(&self.theme, super::pane::Pane::go_to_top);
+            self.read_older();
+        }
+    }
+
+    fn follow(&mut self) {
+        if let Some(talk) = &mut self.talk {
+            talk.pane.scroll = super::pane::Scroll::Follow;
+        }
+    }
+
+    /// The page before what is there.
+    fn read_older(&mut self) {
+        let Some(talk) = &mut self.talk else { return };
+        let first = talk.conversation.older();
+        let Some(first) = first.filter(|_| !talk.reading && !talk.full && talk.is_joined()) else { return };
+        talk.reading = true;
+        let from_seq = first.saturating_sub(PAGE);
+        let limit = usize::try_from(first - from_seq).unwrap_or(usize::MAX);
+        let read = minke_protocol::Read { from_seq, limit, kinds: None };
+        self.send(Method::Read(read), Pending::Older);
+    }
+
+    /// Pauses what runs; twice: back to an earlier input.
+    fn escape(&mut self) {
+        if self.noting.is_some() {
+            self.stop_noting();
+            return;
+        }
+        if self.focus != Focus::Composer {
+            self.focus = Focus::Composer;
+            return;
+        }
+        if self.escaped_once.take().is_some_and(|at| self.now < at + ESCAPE_TWICE_MS) {
+            self.open_rewind();
+            return;
+        }
+        self.escaped_once = Some(self.now);
+        let Some(talk) = &self.talk else { return };
+        if talk.is_running() {
+            self.send(Method::Pause(Detail::default()), Pending::Told("pausing at the next safe point"));
+        } else {
+            self.say("Esc again: back to an earlier input");
+        }
+    }
+
+    /// Sends what was typed; with nothing typed goes on with what is paused.
+    fn enter(&mut self, mode: RunMode) {
+        if let Some(noting) = self.noting.take() {
+            let note = self.composer.text().trim().to_owned();
+            self.composer.set(noting.kept);
+            let note = Some(note).filter(|note| !note.is_empty());
+            self.answer_with(noting.ask, noting.decision, note);
+            return;
+        }
+        if self.composer.is_empty() {
+            self.enter_nothing();
+            return;
+        }
+        if self.slash_command() {
+            return;
+        }
+        if self.talk.is_none() && self.joining.is_some() {
+            self.say("a moment: a pod is being started");
+            return;
+        }
+        let Some(input) = self.composer.take() else { return };
+        if let Some(newest) = self.composer.newest() {
+            self.doing.push(Do::AddPast(newest.to_owned()));
+        }
+        self.follow();
+        self.say_to_pod(input, mode);
+    }
+
+    fn say_to_pod(&mut self, input: Vec<InputSegment>, mode: RunMode) {
+        let Some(talk) = &self.talk else {
+            self.joining = Some("starting a pod".to_owned());
+            self.launching = Some(input.clone());
+            self.doing.push(Do::Launch { input, model: self.model.clone() });
+            return;
+        };
+        let mode = if talk.is_running() { mode } else { RunMode::Queue };
+        let (session, joined) = (talk.session, talk.is_joined());
+        let stopped = matches!(talk.wire, Wire::Stopped | Wire::Dead);
+        let op_id = format!("{}-{}", self.setup.seed, self.tokens + 1);
+        let pending = Pending::Said { input: input.clone(), mode, op_id: op_id.clone() };
+        let token = self.token(pending);
+        if joined {
+            self.doing.push(Do::Say { token, input, mode, op_id });
+        } else if stopped {
+            // It is said when the pod is there.
+            self.joining = Some("starting the pod".to_owned());
+            self.doing.push(Do::Attach { session, again: true });
+        }
+    }
+
+    fn enter_nothing(&mut self) {
+        let Some(talk) = &self.talk else {
+            self.choose_opening();
+            return;
+        };
+        if talk.is_paused() {
+            self.send(Method::Resume(Detail::default()), Pending::Told("going on"));
+        } else if !talk.is_joined() && self.joining.is_none() {
+            let session = talk.session;
+            self.joining = Some("starting the pod".to_owned());
+            self.doing.push(Do::Attach { session, again: true });
+        }
+    }
+
+    /// In an empty composer: the newest input that waits comes back; else earlier ones.
+    fn older(&mut self) {
+        if self.talk.is_none() && self.composer.is_empty() && self.opening_rows() > 0 {
+            self.chosen = self.chosen.saturating_sub(1);
+            return;
+        }
+        let queued = self.talk.as_ref().and_then(|talk| talk.standing().queue.last()).map(|queued| queued.id);
+        match queued {
+            Some(id) if self.composer.is_empty() => {
+                self.send(Method::Dequeue(Dequeue { id }), Pending::Dequeue);
+            }
+            _ => {
+                self.composer.older();
+            }
+        }
+    }
+
+    fn newer(&mut self, key: Key) {
+        if self.talk.is_none() && self.composer.is_empty() && self.opening_rows() > 0 {
+            self.chosen = (self.chosen + 1).min(self.opening_rows().saturating_sub(1));
+            return;
+        }
+        if !self.composer.newer() {
+            self.composer.key(key);
+        }
+    }
+
+    /// Goes from block to block; a question that is open first.
+    fn select(&mut self, forward: bool) {
+        let Some(talk) = &mut self.talk else { return };
+        let next = match self.focus {
+            Focus::Composer => match talk.oldest_ask() {
+                Some(ask) => {
+                    self.focus = Focus::Question(ask);
+                    self.asked_at = 0;
+                    talk.block_of(ask)
+                }
+                None if self.composer.is_empty() => talk.beside(None, false),
+                None => None,
+            },
+            Focus::Question(ask) => talk.beside(talk.block_of(ask), forward),
+            Focus::Block(block) => {
+                let next = talk.beside(Some(block), forward);
+                if next.is_none() && forward {
+                    self.focus = Focus::Composer;
+                    talk.pane.scroll = super::pane::Scroll::Follow;
+                }
+                next
+            }
+        };
+        let Some(next) = next else { return };
+        self.focus_block(next);
+    }
+
+    /// A question that is open takes its own keys.
+    fn focus_block(&mut self, block: BlockId) {
+        let Some(talk) = &mut self.talk else { return };
+        talk.with_pane(&self.theme, |pane, shown| pane.reveal(shown, block));
+        let ask = match talk.find(block).map(|block| &block.body) {
+            Some(Body::Ask(card)) if talk.is_open(card.ask.id) => Some(card.ask.id),
+            _ => None,
+        };
+        self.focus = ask.map_or(Focus::Block(block), Focus::Question);
+    }
+
+    pub(super) fn focus_ask(&mut self, ask: AskId) {
+        let block = self.talk.as_ref().and_then(|talk| talk.block_of(ask));
+        if let Some(block) = block {
+            self.asked_at = 0;
+            self.focus_block(block);
+        }
+    }
+
+    fn toggle(&mut self) {
+        if let (Focus::Block(block), Some(talk)) = (self.focus, &mut self.talk) {
+            talk.toggle(block);
+            talk.with_pane(&self.theme, |pane, shown| pane.reveal(shown, block));
+        }
+    }
+
+    fn copy(&mut self) {
+        let Focus::Block(block) = self.focus else { return };
+        let text = self.talk.as_ref().and_then(|talk| talk.find(block)).map(text_of).unwrap_or_default();
+        if text.is_empty() {
+            self.say("there is no text in it");
+            return;
+        }
+        self.say(format!("copied {} characters", text.chars().count()));
+        self.doing.push(Do::Copy(text));
+    }
+
+    /// A number chooses one of the answers that a question offers.
+    fn option_key(&mut self, key: Key) -> bool {
+        let Focus::Question(ask) = self.focus else { return false };
+        let Some(talk) = self.talk.as_ref().filter(|talk| talk.wants_text(ask)) else { return false };
+        let number = key.typed().and_then(|letter| letter.to_digit(10)).and_then(|n| usize::try_from(n).ok());
+        let options = talk.card(ask).map(|card| card.ask.options.clone()).unwrap_or_default();
+        let Some(option) = number.and_then(|number| number.checked_sub(1)).and_then(|at| options.get(at))
+        else {
+            return false;
+        };
+        if !self.is_startled() {
+            self.answer_with(ask, Decision::Answered, Some(option.clone()));
+        }
+        true
+    }
+
+    fn answer(&mut self, decision: Decision) {
+        let Focus::Question(ask) = self.focus else { return };
+        if self.is_startled() {
+            return;
+        }
+        let Some(talk) = &self.talk else { return };
+        if talk.wants_text(ask) {
+            match decision {
+                Decision::Denied | Decision::Abort => self.answer_with(ask, decision, None),
+                _ => self.note(ask, Decision::Answered),
+            }
+            return;
+        }
+        let offered = talk.card(ask).is_some_and(|card| {
+            card.ask.options.is_empty() || card.ask.options.iter().any(|option| option == decision.as_str())
+        });
+        if !offered {
+            self.say(format!("this question cannot be answered with `{}`", decision.as_str()));
+            return;
+        }
+        match decision {
+            Decision::Denied => self.note(ask, decision),
+            decision => self.answer_with(ask, decision, None),
+        }
+    }
+
+    /// A question that has just come up was not what the key was meant for.
+    fn is_startled(&mut self) -> bool {
+        let startled = self.now < self.asked_at + STARTLED_MS;
+        if startled {
+            self.say("a question has come up: press the key again to answer it");
+        }
+        startled
+    }
+
+    fn note(&mut self, ask: AskId, decision: Decision) {
+        let kept = self.composer.draft();
+        self.composer.clear();
+        self.noting = Some(Noting { ask, decision, kept });
+        self.focus = Focus::Composer;
+    }
+
+    pub(super) fn stop_noting(&mut self) {
+        if let Some(noting) = self.noting.take() {
+            self.composer.set(noting.kept);
+            self.focus = Focus::Question(noting.ask);
+        }
+    }
+
+    fn answer_with(&mut self, ask: AskId, decision: Decision, note: Option<String>) {
+        let Some(talk) = &self.talk else { return };
+        let socket = talk.card(ask).and_then(|card| card.socket.as_ref()).map(PathBuf::from);
+        let childs = talk.card(ask).is_some_and(|card| card.pod.is_some());
+        let method = Method::Answer(Answer { ask, decision, note });
+        match socket {
+            Some(socket) => {
+                let token = self.token(Pending::Answer(ask));
+                self.doing.push(Do::SendTo { token, socket, method });
+            }
+            None if childs => {
+                self.say("it is not known where that pod is to be answered: `minke asks` knows")
+            }
+            None => self.send(method, Pending::Answer(ask)),
+        }
+        self.focus = Focus::Composer;
+        if let Some(next) = self.talk.as_ref().and_then(Talk::oldest_ask).filter(|next| *next != ask) {
+            self.focus = Focus::Question(next);
+        }
+    }
+
+    pub(super) fn close_over(&mut self) -> Option<Over> {
+        self.over.take()
+    }
+}
+
+/// What a person means when they copy a block: the words, the code, the command with what it said.
+fn text_of(block: &Block) -> String {
+    match &block.body {
+        Body::Said(said) => said.text.clone(),
+        Body::Reply(words) | Body::Thinking(words) => words.text.clone(),
+        Body::Call(call) => {
+            let head =
+                call.command.clone().or_else(|| call.diff.clone()).unwrap_or_else(|| call.arguments.clone());
+            [head, call.output.text.clone()]
+                .into_iter()
+                .filter(|text| !text.is_empty())
+                .collect::<Vec<_>>()
+                .join("\n")
+        }
+        Body::Ask(card) => {
+            let subject = &card.ask.subject;
+            let command = subject.action.as_ref().and_then(|action| action.command.clone());
+            command.or_else(|| subject.diff.clone()).or_else(|| subject.text.clone()).unwrap_or_default()
+        }
+        Body::Child(child) => child.told.clone(),
+        Body::Notice(notice) => notice.text.clone(),
+        Body::Ended(ended) => ended.reason.clone(),
+    }
+}

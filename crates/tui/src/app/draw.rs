@@ -1,0 +1,242 @@
+//! The picture: conversation, queue, composer, the two lines at the bottom, and what lies over them.
+
+use ratatui::Frame;
+use ratatui::layout::{Constraint, Layout, Rect};
+use ratatui::style::Style;
+use ratatui::text::{Line, Span};
+use ratatui::widgets::{Block as Framed, Clear, Paragraph};
+
+use super::over::{List, Over, Row};
+use super::popup;
+use super::status::clean;
+use super::{App, Focus};
+use crate::composer::Placed;
+use crate::paint::Role;
+
+/// The composer grows to this, and never to more than a third of the screen.
+const COMPOSER_ROWS: u16 = 10;
+/// Inputs that wait and are shown.
+const QUEUE_ROWS: usize = 3;
+/// What marks the composer.
+const PROMPT: &str = "> ";
+
+impl App {
+    pub fn draw(&mut self, frame: &mut Frame<'_>) {
+        let area = frame.area();
+        frame.buffer_mut().set_style(area, self.theme.base());
+        if area.height < 4 || area.width < 10 {
+            frame.render_widget(Line::from("too small"), area);
+            return;
+        }
+        let inner = area.width.saturating_sub(u16::try_from(PROMPT.len()).unwrap_or(2));
+        let most = COMPOSER_ROWS.min(area.height / 3).max(1);
+        let typed = self.composer.rows(inner).min(most);
+        let queue = self.queue_lines(area.width);
+        let queued = u16::try_from(queue.len()).unwrap_or(0).min(area.height / 4);
+        let rule = u16::from(area.height >= 10);
+        let [body, above, line, composer, status, keys] = Layout::vertical([
+            Constraint::Min(1),
+            Constraint::Length(queued),
+            Constraint::Length(rule),
+            Constraint::Length(typed),
+            Constraint::Length(1),
+            Constraint::Length(1),
+        ])
+        .areas(area);
+        match &self.over {
+            Some(over) => self.draw_over(over, frame, body),
+            None if self.talk.is_some() => self.draw_conversation(frame, body),
+            // Whoever asked for one session is not shown the others first.
+            None if self.joining.is_some() => {}
+            None => self.draw_opening(frame, body),
+        }
+        frame.render_widget(Paragraph::new(queue), above);
+        if rule > 0 && !self.theme.plain {
+            let line_of = "─".repeat(usize::from(area.width));
+            frame.render_widget(Line::styled(line_of, self.theme.style(Role::Border)), line);
+        }
+        self.draw_composer(frame, composer);
+        frame.render_widget(self.status_line(area.width), status);
+        frame.render_widget(self.keys_line(area.width), keys);
+        if self.over.is_none() {
+            self.draw_popup(frame, body);
+        }
+    }
+
+    fn draw_conversation(&mut self, frame: &mut Frame<'_>, area: Rect) {
+        let theme = self.theme;
+        let Some(talk) = &mut self.talk else { return };
+        let chosen = match self.focus {
+            Focus::Block(block) => Some(block),
+            Focus::Question(ask) => talk.block_of(ask),
+            Focus::Composer => None,
+        };
+        // A column at the left belongs to the mark of what is chosen.
+        let width = area.width.saturating_sub(2);
+        let height = area.height;
+        let mark = theme.style(Role::Accent);
+        talk.with_pane(&theme, |pane, shown| {
+            let seen = pane.window(shown, width, height);
+            let from = height.saturating_sub(u16::try_from(seen.len()).unwrap_or(height));
+            for (row, seen) in (0..).zip(seen) {
+                let y = area.y + from + row;
+                if Some(seen.block) == chosen {
+                    frame.render_widget(Span::styled("▌", mark), Rect { x: area.x, y, width: 1, height: 1 });
+                }
+                frame.render_widget(&seen.line, Rect { x: area.x + 1, y, width, height: 1 });
+            }
+        });
+        if talk.pane.scroll != super::pane::Scroll::Follow {
+            let key = self.setup.keys.key_of(crate::keys::Action::Follow);
+            let text = format!(" more below{} ", key.map(|key| format!(": {key}")).unwrap_or_default());
+            let wide = u16::try_from(text.chars().count()).unwrap_or(0).min(area.width);
+            let place = Rect { x: area.right() - wide, y: area.bottom() - 1, width: wide, height: 1 };
+            frame.render_widget(Line::styled(text, theme.style(Role::Selected)), place);
+        }
+    }
+
+    fn queue_lines(&self, width: u16) -> Vec<Line<'static>> {
+        let Some(talk) = &self.talk else { return Vec::new() };
+        let queue = &talk.standing().queue;
+        let line = |queued: &minke_view::Queued| {
+            let word = match (queued.steer, queued.held) {
+                (true, _) => "steers",
+                (false, true) => "held",
+                (false, false) => "queued",
+            };
+            let chips: String = queued.chips.iter().map(|chip| format!(" [{chip}]")).collect();
+            let text: String =
+                clean(&format!("{word}: {}{chips}", queued.text)).chars().take(usize::from(width)).collect();
+            Line::styled(text, self.theme.style(Role::Dim))
+        };
+        let skipped = queue.len().saturating_sub(QUEUE_ROWS);
+        let mut lines: Vec<Line<'static>> = queue.iter().skip(skipped).map(line).collect();
+        if skipped > 0 {
+            let more = format!("… {skipped} more wait");
+            lines.insert(0, Line::styled(more, self.theme.style(Role::Dim)));
+        }
+        lines
+    }
+
+    fn draw_composer(&mut self, frame: &mut Frame<'_>, area: Rect) {
+        let [mark, field] = Layout::horizontal([Constraint::Length(2), Constraint::Min(1)]).areas(area);
+        let active = self.over.is_none() && self.focus == Focus::Composer;
+        let role = if active { Role::Accent } else { Role::Dim };
+        frame.render_widget(Span::styled(PROMPT, self.theme.style(role)), mark);
+        let hint = match (&self.noting, &self.talk) {
+            (Some(noting), _) if noting.decision.approves() => "your answer",
+            (Some(_), _) => "why not? (may be empty)",
+            (None, Some(talk)) if talk.is_running() => {
+                "say something: Enter queues, Ctrl-Enter or Alt-S steers"
+            }
+            (None, Some(talk)) if talk.is_paused() => "paused: Enter goes on, or say something",
+            (None, Some(_)) => "say something",
+            (None, None) => "what is to be done?",
+        };
+        let text = self.theme.style(Role::Text);
+        let dim = self.theme.style(Role::Dim);
+        self.composer.draw(frame, field, Placed { hint, text, dim, cursor: active });
+    }
+
+    fn draw_popup(&self, frame: &mut Frame<'_>, body: Rect) {
+        let Some(popup) = &self.popup else { return };
+        let items = popup.items();
+        if items.is_empty() {
+            return;
+        }
+        let many = items.len().min(popup::SHOWN).min(usize::from(body.height));
+        let at = popup.at.min(items.len() - 1);
+        let first = (at + 1).saturating_sub(many);
+        let height = u16::try_from(many).unwrap_or(0);
+        let area = Rect { x: body.x, y: body.bottom() - height, width: body.width, height };
+        frame.render_widget(Clear, area);
+        frame.buffer_mut().set_style(area, self.theme.base());
+        for (row, (place, item)) in (0..height).zip(items.iter().enumerate().skip(first)) {
+            let style =
+                if place == at { self.theme.style(Role::Selected) } else { self.theme.style(Role::Text) };
+            let mark = if place == at { "> " } else { "  " };
+            let spans = vec![
+                Span::styled(format!("{mark}{:<16}", clean(&item.value)), style),
+                Span::styled(format!("  {}", clean(&item.note)), self.theme.style(Role::Dim)),
+            ];
+            let line = Rect { x: area.x, y: area.y + row, width: area.width, height: 1 };
+            frame.render_widget(Line::from(spans), line);
+        }
+    }
+
+    fn draw_over(&self, over: &Over, frame: &mut Frame<'_>, area: Rect) {
+        let title = match over {
+            Over::List(list) => list.title().to_owned(),
+            Over::Text { title, .. } => title.clone(),
+        };
+        let heading = Span::styled(title, self.theme.style(Role::Heading));
+        let inner = if self.theme.plain {
+            frame.render_widget(Line::from(heading), Rect { height: 1, ..area });
+            Rect { y: area.y + 1, height: area.height.saturating_sub(1), ..area }
+        } else {
+            let framed = Framed::bordered().title(heading).border_style(self.theme.style(Role::Border));
+            let inner = framed.inner(area);
+            frame.render_widget(framed, area);
+            inner
+        };
+        match over {
+            Over::List(list) => self.draw_list(list, frame, inner),
+            Over::Text { lines, top, .. } => {
+                let line = |text: &String| Line::styled(clean(text), self.theme.style(Role::Text));
+                let seen = lines.iter().skip(*top).take(usize::from(inner.height)).map(line);
+                frame.render_widget(Paragraph::new(seen.collect::<Vec<_>>()), inner);
+            }
+        }
+    }
+
+    fn draw_list(&self, list: &List, frame: &mut Frame<'_>, area: Rect) {
+        let filter = match list.filter.is_empty() {
+            true => Line::styled("type to search", self.theme.style(Role::Dim)),
+            false => Line::styled(format!("search: {}", clean(&list.filter)), self.theme.style(Role::Accent)),
+        };
+        frame.render_widget(filter, Rect { height: area.height.min(1), ..area });
+        let area = Rect { y: area.y + 1, height: area.height.saturating_sub(1), ..area };
+        let rows = list.fitting();
+        if rows.is_empty() {
+            let nothing = Line::styled("nothing here", self.theme.style(Role::Dim));
+            frame.render_widget(nothing, Rect { height: area.height.min(1), ..area });
+        }
+        self.draw_rows(&rows, Some(list.at), frame, area);
+    }
+
+    pub(super) fn draw_rows(&self, rows: &[&Row], at: Option<usize>, frame: &mut Frame<'_>, area: Rect) {
+        let many = usize::from(area.height);
+        let first = (at.unwrap_or(0) + 1).saturating_sub(many);
+        for (y, (place, row)) in (area.y..area.bottom()).zip(rows.iter().enumerate().skip(first)) {
+            let line = Rect { x: area.x, y, width: area.width, height: 1 };
+            let style = match (Some(place) == at, row.urgent) {
+                (true, _) => self.theme.style(Role::Selected),
+                (false, true) => self.theme.style(Role::Warn),
+                (false, false) => self.theme.style(Role::Text),
+            };
+            let mark = if Some(place) == at { "> " } else { "  " };
+            frame.render_widget(Line::styled(format!("{mark}{}", clean_row(&row.text)), style), line);
+            self.draw_aside(&row.aside, frame, line, style);
+        }
+    }
+
+    /// At the right, if there is room beside the text.
+    fn draw_aside(&self, aside: &str, frame: &mut Frame<'_>, line: Rect, style: Style) {
+        let text = format!("  {}", clean(aside));
+        let wide = u16::try_from(Span::raw(text.as_str()).width()).unwrap_or(u16::MAX);
+        if wide > line.width / 2 {
+            return;
+        }
+        let place = Rect { x: line.right() - wide, width: wide, ..line };
+        frame.render_widget(Clear, place);
+        frame.buffer_mut().set_style(place, self.theme.base());
+        frame.render_widget(Line::styled(text, style.patch(self.theme.style(Role::Dim))), place);
+    }
+}
+
+/// The indent of a tree stays.
+fn clean_row(text: &str) -> String {
+    let bare = text.trim_start_matches(' ');
+    let indent = text.len() - bare.len();
+    format!("{}{}", " ".repeat(indent), clean(bare))
+}

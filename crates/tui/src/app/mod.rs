@@ -1,0 +1,416 @@
+//! The terminal's mind: what has happened goes in, what is to be done comes out, and a picture can be drawn at any time.
+//!
+//! Nothing here waits, reads or writes: time comes as a value, and so does everything from outside. Here: the state, and
+//! who gets which message. Its parts: the attached session (`talk`), what keys do (`act`), words after a slash (`slash`),
+//! lists and texts over the conversation (`over`), pop-ups of the composer (`popup`), the picture (`draw`).
+//! Invariant: an input that was typed is in the composer, under way to a pod, or in its log
+//! (`an_input_that_is_refused_comes_back`, `what_was_under_way_is_said_again_to_the_pod_that_was_started_anew`).
+
+mod act;
+mod draw;
+mod msg;
+mod opening;
+mod over;
+mod pane;
+mod popup;
+mod slash;
+mod status;
+mod talk;
+mod told;
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use minke_protocol::{Method, RunMode};
+use minke_record::{AskId, Decision, InputSegment, Millis, SessionId};
+use minke_view::BlockId;
+
+pub use msg::{Do, Link, Msg};
+
+use crate::composer::{Composer, Draft};
+use crate::event::{Key, TermEvent};
+use crate::keep::Settings;
+use crate::keys::{Keys, Place};
+use crate::outside::{FirstRun, PodLine, Question, ThreadLine};
+use crate::paint::{Theme, ThemeName};
+use over::Over;
+use popup::Popup;
+use talk::Talk;
+
+/// How long the second of two presses may take.
+const TWICE_MS: Millis = 1_500;
+const ESCAPE_TWICE_MS: Millis = 600;
+/// How long a word at the bottom stays.
+const SAID_MS: Millis = 6_000;
+/// A question that has just appeared is not answered by a key that was meant for something else.
+const STARTLED_MS: Millis = 350;
+/// How often something that moves is drawn anew.
+const MOVES_MS: Millis = 250;
+
+/// What the terminal begins with.
+#[derive(Debug, Clone, Default)]
+pub struct Setup {
+    pub cwd: PathBuf,
+    /// A name that no other terminal has, for the inputs that are sent.
+    pub seed: String,
+    pub keys: Keys,
+    pub settings: Settings,
+    /// No colours, whatever is set.
+    pub no_color: bool,
+    pub past: Vec<String>,
+    /// What was typed before a session was there.
+    pub draft: Option<Draft>,
+    /// What is to be told first: mistakes in `keys.toml`.
+    pub problems: Vec<String>,
+}
+
+/// Who takes the keys.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Focus {
+    Composer,
+    Question(AskId),
+    Block(BlockId),
+}
+
+/// What a reply or an answer is for.
+#[derive(Debug, Clone, PartialEq)]
+enum Pending {
+    /// An input that a pod has not confirmed.
+    Said {
+        input: Vec<InputSegment>,
+        mode: RunMode,
+        op_id: String,
+    },
+    Dequeue,
+    Rewind,
+    RewindTargets,
+    Fork,
+    Older,
+    Completions {
+        sigil: char,
+        rest: String,
+    },
+    Answer(AskId),
+    /// Whatever comes of it is told in a word.
+    Told(&'static str),
+    Pods,
+    Threads {
+        words: String,
+    },
+    Models,
+    FirstRun,
+    /// After it the list is asked for again.
+    Changed,
+}
+
+/// A note that is typed for a question.
+#[derive(Debug, Clone, PartialEq)]
+struct Noting {
+    ask: AskId,
+    decision: Decision,
+    /// What was being typed before.
+    kept: Draft,
+}
+
+pub struct App {
+    setup: Setup,
+    theme: Theme,
+    now: Millis,
+    composer: Composer,
+    focus: Focus,
+    talk: Option<Talk>,
+    /// A session is being joined or made.
+    joining: Option<String>,
+    /// The first input of one that is being made.
+    launching: Option<Vec<InputSegment>>,
+    over: Option<Over>,
+    popup: Option<Popup>,
+    noting: Option<Noting>,
+    pods: Vec<PodLine>,
+    threads: Vec<ThreadLine>,
+    first_run: Option<FirstRun>,
+    /// The row that is chosen in the opening view.
+    chosen: usize,
+    /// The model of the next session, if one was chosen here.
+    model: Option<String>,
+    said: Option<(String, Millis)>,
+    left_once: Option<Millis>,
+    escaped_once: Option<Millis>,
+    /// When the newest question came.
+    asked_at: Millis,
+    tokens: u64,
+    pending: BTreeMap<u64, Pending>,
+    kept: Draft,
+    dirty: bool,
+    doing: Vec<Do>,
+}
+
+impl App {
+    pub fn new(setup: Setup) -> App {
+        let composer = Composer::new(setup.past.clone());
+        let theme = theme_of(&setup);
+        let mut app = App {
+            theme,
+            now: 0,
+            composer,
+            focus: Focus::Composer,
+            talk: None,
+            joining: None,
+            launching: None,
+            over: None,
+            popup: None,
+            noting: None,
+            pods: Vec::new(),
+            threads: Vec::new(),
+            first_run: None,
+            chosen: 0,
+            model: None,
+            said: None,
+            left_once: None,
+            escaped_once: None,
+            asked_at: 0,
+            tokens: 0,
+            pending: BTreeMap::new(),
+            kept: Draft::default(),
+            dirty: true,
+            doing: Vec::new(),
+            setup,
+        };
+        if let Some(draft) = app.setup.draft.take() {
+            app.kept = draft.clone();
+            app.composer.set(draft);
+        }
+        app
+    }
+
+    /// Without a session: what there is.
+    pub fn open(&mut self, now: Millis) -> Vec<Do> {
+        self.begin(now);
+        self.ask(Question::FirstRun, Pending::FirstRun);
+        self.ask(Question::Pods, Pending::Pods);
+        self.ask(
+            Question::Threads { words: String::new(), everywhere: false },
+            Pending::Threads { words: String::new() },
+        );
+        std::mem::take(&mut self.doing)
+    }
+
+    /// With one.
+    pub fn attach(&mut self, session: SessionId, now: Millis) -> Vec<Do> {
+        self.begin(now);
+        self.join(session);
+        std::mem::take(&mut self.doing)
+    }
+
+    fn begin(&mut self, now: Millis) {
+        self.now = now;
+        let problems = std::mem::take(&mut self.setup.problems);
+        if let Some(first) = problems.first() {
+            let more = problems.len() - 1;
+            let more = if more > 0 { format!(" (and {more} more)") } else { String::new() };
+            self.say(format!("{first}{more}"));
+        }
+    }
+
+    pub fn update(&mut self, msg: Msg, now: Millis) -> Vec<Do> {
+        self.now = now;
+        match msg {
+            Msg::Tick => self.tick(),
+            other => {
+                self.dirty = true;
+                self.hear(other);
+                self.settle();
+            }
+        }
+        std::mem::take(&mut self.doing)
+    }
+
+    fn hear(&mut self, msg: Msg) {
+        match msg {
+            Msg::Term(TermEvent::Key(key)) => self.press(key),
+            Msg::Term(TermEvent::Paste(text)) => self.pasted(&text),
+            Msg::Term(TermEvent::Wheel(lines)) => self.scroll(i64::from(lines)),
+            Msg::Term(TermEvent::Resize) => {}
+            Msg::Term(TermEvent::Focus(_)) | Msg::Tick => {}
+            Msg::Frame(frame) => self.frame(&frame),
+            Msg::Reply { token, data } => self.reply(token, &data),
+            Msg::Link(link) => self.link(link),
+            Msg::Told { token, result } => self.told(token, *result),
+            Msg::Edited(Ok(text)) => {
+                let chips = self.composer.draft().chips;
+                let text = text.trim_end_matches('\n').to_owned();
+                self.composer.set(Draft { text, chips });
+            }
+            Msg::Edited(Err(why)) => self.say(format!("the editor: {why}")),
+        }
+    }
+
+    /// After everything that has happened: whose keys they are, and what is to be kept.
+    fn settle(&mut self) {
+        self.settle_focus();
+        self.settle_popup();
+        if self.noting.is_none() {
+            let draft = self.composer.draft();
+            if draft != self.kept {
+                let of = self.talk.as_ref().map(|talk| talk.session);
+                self.doing.push(Do::SaveDraft { of, draft: draft.clone() });
+                self.kept = draft;
+            }
+        }
+    }
+
+    /// A new question takes the keys if nothing is being typed; an answered one gives them back.
+    fn settle_focus(&mut self) {
+        let Some(talk) = &mut self.talk else { return };
+        if talk.blocks().is_empty() {
+            return;
+        }
+        let newest = talk.newest_ask();
+        if newest != talk.asked {
+            talk.asked = newest;
+            if let Some(ask) = newest {
+                // One that was there before the person came startles nobody.
+                self.asked_at = if talk.fresh { 0 } else { self.now };
+                if self.composer.is_empty() && self.noting.is_none() && self.focus == Focus::Composer {
+                    self.focus = Focus::Question(ask);
+                }
+            }
+        }
+        talk.fresh = false;
+        let Some(talk) = &self.talk else { return };
+        match self.focus {
+            Focus::Question(ask) if !talk.is_open(ask) => {
+                let next = talk.oldest_ask().filter(|_| self.composer.is_empty() && self.noting.is_none());
+                self.focus = next.map_or(Focus::Composer, Focus::Question);
+                self.asked_at = self.now;
+            }
+            Focus::Block(block) if !talk.has(block) => self.focus = Focus::Composer,
+            Focus::Composer | Focus::Question(_) | Focus::Block(_) => {}
+        }
+        if self.noting.as_ref().is_some_and(|noting| !talk.is_open(noting.ask)) {
+            self.stop_noting();
+            self.say("the question was answered elsewhere");
+        }
+    }
+
+    fn tick(&mut self) {
+        let over = |at: Option<Millis>, most: Millis| at.is_some_and(|at| self.now >= at + most);
+        if over(self.said.as_ref().map(|(_, at)| *at), SAID_MS) {
+            self.said = None;
+            self.dirty = true;
+        }
+        if over(self.left_once, TWICE_MS) {
+            self.left_once = None;
+            self.dirty = true;
+        }
+        if self.moves() {
+            self.dirty = true;
+        }
+    }
+
+    /// Whether something on the screen changes by itself.
+    fn moves(&self) -> bool {
+        self.joining.is_some() || self.talk.as_ref().is_some_and(Talk::moves)
+    }
+
+    /// When it is to be told that time has passed.
+    pub fn wants_tick(&self) -> Option<u64> {
+        if self.moves() {
+            return Some(MOVES_MS);
+        }
+        let said = self.said.as_ref().map(|(_, at)| at + SAID_MS);
+        let left = self.left_once.map(|at| at + TWICE_MS);
+        let next = [said, left].into_iter().flatten().min()?;
+        Some(next.saturating_sub(self.now).max(1))
+    }
+
+    /// The last entry of the attached session that is here: where to go on after the connection was lost.
+    pub fn position(&self) -> Option<minke_record::Position> {
+        self.talk.as_ref().and_then(|talk| talk.conversation.position())
+    }
+
+    /// Something that the person is to know.
+    pub fn tell(&mut self, text: String, now: Millis) {
+        self.now = now;
+        self.say(text);
+    }
+
+    /// Whether the picture has changed since it was asked last.
+    pub fn take_dirty(&mut self) -> bool {
+        std::mem::take(&mut self.dirty)
+    }
+
+    /// A word at the bottom, for a while.
+    fn say(&mut self, text: impl Into<String>) {
+        self.said = Some((text.into(), self.now));
+        self.dirty = true;
+    }
+
+    fn token(&mut self, pending: Pending) -> u64 {
+        self.tokens += 1;
+        self.pending.insert(self.tokens, pending);
+        self.tokens
+    }
+
+    fn ask(&mut self, question: Question, pending: Pending) {
+        let token = self.token(pending);
+        self.doing.push(Do::Ask { token, question });
+    }
+
+    fn send(&mut self, method: Method, pending: Pending) {
+        if !self.talk.as_ref().is_some_and(Talk::is_joined) {
+            self.say("no pod is attached");
+            return;
+        }
+        let token = self.token(pending);
+        self.doing.push(Do::Send { token, method });
+    }
+
+    fn join(&mut self, session: SessionId) {
+        if self.talk.as_ref().is_some_and(|talk| talk.session == session && talk.is_joined()) {
+            return;
+        }
+        self.joining = Some("reaching the pod".to_owned());
+        self.over = None;
+        self.doing.push(Do::Attach { session, again: false });
+    }
+
+    /// Where keys count now.
+    fn place(&self) -> Place {
+        match (&self.over, self.focus) {
+            (Some(_), _) => Place::List,
+            (None, Focus::Question(_)) => Place::Question,
+            (None, Focus::Block(_)) => Place::Block,
+            (None, Focus::Composer) => Place::Composer,
+        }
+    }
+
+    fn pasted(&mut self, text: &str) {
+        if let Some(Over::List(list)) = &mut self.over {
+            list.filter.push_str(&text.replace(['\n', '\r'], " "));
+            return;
+        }
+        self.focus = Focus::Composer;
+        if let Err(why) = self.composer.paste(text) {
+            self.say(why);
+        }
+    }
+
+    fn press(&mut self, key: Key) {
+        self.act_on(key);
+    }
+
+    fn set_theme(&mut self, settings: Settings) {
+        self.setup.settings = settings;
+        self.theme = theme_of(&self.setup);
+        self.doing.push(Do::SaveSettings(self.setup.settings.clone()));
+    }
+}
+
+fn theme_of(setup: &Setup) -> Theme {
+    if setup.settings.plain {
+        return Theme::plain();
+    }
+    let wished = setup.settings.theme.as_deref().and_then(ThemeName::named).unwrap_or_default();
+    Theme::new(if setup.no_color { ThemeName::None } else { wished })
+}

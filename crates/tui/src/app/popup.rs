@@ -1,0 +1,139 @@
+//! The composer's pop-up: files after `@`, knowledge after `#`, commands, workflows and skills after `/`.
+
+use minke_protocol::{Completion, CompletionKind, Completions, ListCompletions, Method};
+
+use super::over::fitting;
+use super::slash::Command;
+use super::talk::Talk;
+use super::{App, Focus, Pending};
+use crate::composer::Token;
+use crate::event::{Code, Key};
+
+/// What is shown at once.
+pub(super) const SHOWN: usize = 6;
+
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Popup {
+    token: Token,
+    /// What the pod knows of; for `/` it is asked twice.
+    found: Vec<Item>,
+    pub(super) at: usize,
+    /// The person does not want it for this word.
+    closed: bool,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Item {
+    pub(super) value: String,
+    pub(super) note: String,
+    is_dir: bool,
+}
+
+impl Popup {
+    /// What fits, the best first.
+    pub(super) fn items(&self) -> Vec<Item> {
+        if self.closed {
+            return Vec::new();
+        }
+        let mut all = self.found.clone();
+        if self.token.sigil == '/' && self.token.first {
+            let commands = Command::ALL.iter().map(|command| Item {
+                value: command.name().to_owned(),
+                note: command.says().to_owned(),
+                is_dir: false,
+            });
+            all.splice(0..0, commands);
+        }
+        if self.token.rest.is_empty() {
+            return all;
+        }
+        fitting(&self.token.rest, &all, |item| item.value.clone()).into_iter().cloned().collect()
+    }
+}
+
+impl App {
+    /// The word at the cursor decides whether there is a pop-up.
+    pub(super) fn settle_popup(&mut self) {
+        let wanted = (self.focus == Focus::Composer && self.over.is_none() && self.noting.is_none())
+            .then(|| self.composer.token())
+            .flatten()
+            .filter(|token| token.sigil != '/' || token.first);
+        let Some(token) = wanted else {
+            self.popup = None;
+            return;
+        };
+        if self.popup.as_ref().is_some_and(|popup| popup.token == token) {
+            return;
+        }
+        let before = self.popup.take().filter(|popup| popup.token.sigil == token.sigil);
+        let (found, closed) = before.map(|popup| (popup.found, popup.closed)).unwrap_or_default();
+        self.popup = Some(Popup { token: token.clone(), found, at: 0, closed });
+        self.ask_completions(&token);
+    }
+
+    fn ask_completions(&mut self, token: &Token) {
+        if !self.talk.as_ref().is_some_and(Talk::is_joined) {
+            return;
+        }
+        let kinds: &[CompletionKind] = match token.sigil {
+            '@' => &[CompletionKind::File],
+            '#' => &[CompletionKind::Knowledge],
+            _ => &[CompletionKind::Workflow, CompletionKind::Skill],
+        };
+        for kind in kinds {
+            let pending = Pending::Completions { sigil: token.sigil, rest: token.rest.clone() };
+            let list = ListCompletions { kind: *kind, prefix: token.rest.clone() };
+            self.send(Method::ListCompletions(list), pending);
+        }
+    }
+
+    pub(super) fn completions(&mut self, sigil: char, rest: &str, found: Completions) {
+        let Some(popup) = &mut self.popup else { return };
+        // What was asked for a word that has changed since is not what is wanted.
+        if popup.token.sigil != sigil || popup.token.rest != rest {
+            return;
+        }
+        let note = match found.kind {
+            CompletionKind::Workflow => "workflow",
+            CompletionKind::Skill => "skill",
+            _ => "",
+        };
+        let item =
+            |found: Completion| Item { value: found.value, note: note.to_owned(), is_dir: found.is_dir };
+        let new: Vec<Item> = found.entries.into_iter().map(item).collect();
+        if sigil == '/' {
+            popup.found.retain(|had| had.note != note);
+            popup.found.extend(new);
+        } else {
+            popup.found = new;
+        }
+    }
+
+    /// Keys that the pop-up takes before the composer does.
+    pub(super) fn popup_key(&mut self, key: Key) -> bool {
+        let Some(popup) = &mut self.popup else { return false };
+        let items = popup.items();
+        if items.is_empty() || key.ctrl || key.alt || key.shift {
+            return false;
+        }
+        match key.code {
+            Code::Up => popup.at = popup.at.checked_sub(1).unwrap_or(items.len() - 1),
+            Code::Down => popup.at = (popup.at + 1) % items.len(),
+            Code::Esc => popup.closed = true,
+            Code::Tab | Code::Enter => {
+                let Some(item) = items.get(popup.at.min(items.len() - 1)).cloned() else { return false };
+                let (sigil, exact) = (popup.token.sigil, popup.token.rest == item.value);
+                // Enter on what is there in full sends it.
+                if key.code == Code::Enter && exact && !item.is_dir {
+                    self.popup = None;
+                    return false;
+                }
+                let end = if item.is_dir { "" } else { " " };
+                let slash = if item.is_dir && !item.value.ends_with('/') { "/" } else { "" };
+                self.composer.complete(&format!("{sigil}{}{slash}{end}", item.value));
+            }
+            _ => return false,
+        }
+        true
+    }
+}

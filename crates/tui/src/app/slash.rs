@@ -1,0 +1,243 @@
+//! Words after a slash. Only what works has a name here; what is not known goes to the pod as it is, where it may name a
+//! workflow or a skill.
+
+use minke_protocol::{Compact, Fork, Method, Set, Undo};
+
+use super::over::{dollars, short};
+use super::{App, Do, Pending};
+use crate::outside::Question;
+use crate::paint::ThemeName;
+
+macro_rules! commands {
+    ($($variant:ident = $name:literal, $says:literal;)+) => {
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        pub(crate) enum Command { $($variant),+ }
+
+        impl Command {
+            pub(crate) const ALL: &'static [Command] = &[$(Command::$variant),+];
+
+            pub(crate) fn name(self) -> &'static str {
+                match self { $(Command::$variant => $name),+ }
+            }
+
+            pub(crate) fn says(self) -> &'static str {
+                match self { $(Command::$variant => $says),+ }
+            }
+        }
+    };
+}
+
+commands! {
+    Help = "help", "keys and commands";
+    Model = "model", "the model; alone, a list to choose from";
+    Posture = "posture", "what happens to an action that no rule decides: plan, deny, ask, auto, full";
+    Compact = "compact", "a shorter context; words after it say what to keep";
+    Rewind = "rewind", "back to an earlier input";
+    Fork = "fork", "a new session that begins here";
+    Undo = "undo", "put back what the last run changed";
+    Tasks = "tasks", "what the agent means to do";
+    Pods = "pods", "everybody who lives";
+    Threads = "threads", "conversations of this directory, and a search in all";
+    Asks = "asks", "the question that waits longest";
+    Scope = "scope", "what the pod may touch, and how that is held";
+    Mcp = "mcp", "servers whose tools are used";
+    Cost = "cost", "tokens and money";
+    Theme = "theme", "terminal, dark, light, contrast, none";
+    Plain = "plain", "plain lines for a screen reader, or not";
+    Mouse = "mouse", "the wheel scrolls, or not";
+    Name = "name", "another name for this session";
+    Quit = "quit", "leave; the pod goes on";
+}
+
+impl App {
+    /// Does what stands in the composer, if it is a command.
+    pub(super) fn slash_command(&mut self) -> bool {
+        let text = self.composer.text();
+        let Some(line) = text.trim().strip_prefix('/') else { return false };
+        let (word, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
+        let rest = rest.trim().to_owned();
+        let Some(command) = Command::ALL.iter().find(|command| command.name() == word) else { return false };
+        if self.talk.is_none() && command.needs_pod() {
+            self.say(format!("/{word} is about a pod, and none is attached"));
+            return true;
+        }
+        self.composer.clear();
+        self.command(*command, rest);
+        true
+    }
+
+    fn command(&mut self, command: Command, rest: String) {
+        let words = Some(rest.clone()).filter(|rest| !rest.is_empty());
+        match command {
+            Command::Help => self.open_help(),
+            Command::Model => match words {
+                Some(reference) => self.use_model(reference),
+                None => self.ask(Question::Models, Pending::Models),
+            },
+            Command::Posture => match words {
+                Some(posture) => {
+                    self.set(Set { posture: Some(posture), ..Set::default() }, "the posture is changed")
+                }
+                None => {
+                    let now =
+                        self.talk.as_ref().map(|talk| talk.standing().posture.clone()).unwrap_or_default();
+                    self.say(format!(
+                        "the posture is `{now}`; /posture plan, deny, ask, auto or full changes it"
+                    ));
+                }
+            },
+            Command::Compact => {
+                let compact = Method::Compact(Compact { instructions: words });
+                self.send(compact, Pending::Told("the context is made shorter"));
+            }
+            Command::Rewind => self.open_rewind(),
+            Command::Fork => self.send(Method::Fork(Fork::default()), Pending::Fork),
+            Command::Undo => self.send(Method::Undo(Undo::default()), Pending::Told("undoing the last run")),
+            Command::Tasks => self.open_tasks(),
+            Command::Pods => self.open_pods(),
+            Command::Threads => self.open_threads(),
+            Command::Asks => match self.talk.as_ref().and_then(super::talk::Talk::oldest_ask) {
+                Some(ask) => self.focus_ask(ask),
+                None => self.say("nobody asks anything here; /pods shows who does"),
+            },
+            Command::Scope => self.open_scope(),
+            Command::Mcp => self.open_mcp(),
+            Command::Cost => self.open_cost(),
+            Command::Theme => self.change_theme(words.as_deref()),
+            Command::Plain => {
+                let mut settings = self.setup.settings.clone();
+                settings.plain = !settings.plain;
+                self.say(if settings.plain { "plain lines" } else { "cards and colours" });
+                self.set_theme(settings);
+            }
+            Command::Mouse => {
+                let mut settings = self.setup.settings.clone();
+                settings.mouse = !settings.mouse;
+                self.say(if settings.mouse {
+                    "the wheel scrolls; Shift selects text"
+                } else {
+                    "the mouse is the terminal's"
+                });
+                self.set_theme(settings);
+            }
+            Command::Name => match words.as_deref().map(str::parse) {
+                Some(Ok(name)) => self.set(Set { name: Some(name), ..Set::default() }, "renamed"),
+                Some(Err(_)) | None => self.say("/name NAME: letters, digits, `-` and `_`"),
+            },
+            Command::Quit => self.doing.push(Do::Quit),
+        }
+    }
+
+    fn set(&mut self, set: Set, word: &'static str) {
+        self.send(Method::Set(Box::new(set)), Pending::Told(word));
+    }
+
+    /// With a session: for it. Without: for those that are begun here.
+    pub(super) fn use_model(&mut self, reference: String) {
+        if self.talk.is_some() {
+            self.set(Set { model: Some(reference), ..Set::default() }, "the model is changed");
+            return;
+        }
+        self.say(format!("new sessions ask {reference}"));
+        self.ask(Question::SetModel(reference.clone()), Pending::Changed);
+        if let Some(found) = &mut self.first_run {
+            found.model = Some(reference.clone());
+        }
+        self.model = Some(reference);
+    }
+
+    fn change_theme(&mut self, name: Option<&str>) {
+        let names = ThemeName::ALL.map(ThemeName::as_str).join(", ");
+        match name {
+            Some(name) if ThemeName::named(name).is_some() => {
+                let mut settings = self.setup.settings.clone();
+                settings.theme = Some(name.to_owned());
+                self.set_theme(settings);
+                self.say(format!("the theme is `{name}`"));
+            }
+            Some(other) => self.say(format!("there is no theme `{other}`: {names}")),
+            None => self.say(format!("/theme NAME: {names}")),
+        }
+    }
+
+    fn open_scope(&mut self) {
+        let Some(talk) = &self.talk else { return };
+        let standing = talk.standing();
+        let mut lines = Vec::new();
+        if let Some(greeting) = &standing.greeting {
+            lines.push(format!("works in   {}", greeting.cwd));
+            lines.push(format!("may touch  {}", greeting.scope_summary));
+            lines.push(format!("fence      {}", greeting.fence));
+            lines.push(format!("posture    {}", standing.posture));
+            lines.push(format!("tools      {}", greeting.tools.join(", ")));
+            lines.extend(greeting.notices.iter().map(|notice| format!("note       {notice}")));
+        }
+        self.open_text("Scope", lines);
+    }
+
+    fn open_mcp(&mut self) {
+        let Some(talk) = &self.talk else { return };
+        let servers = &talk.standing().servers;
+        let line = |server: &minke_view::Server| {
+            let error = server.error.as_deref().unwrap_or_default();
+            format!("{:<20} {:<10} {error}", server.name, server.status.as_str())
+        };
+        let lines = match servers.is_empty() {
+            true => vec!["no MCP server is used here".to_owned()],
+            false => servers.iter().map(line).collect(),
+        };
+        self.open_text("MCP servers", lines);
+    }
+
+    fn open_cost(&mut self) {
+        let Some(talk) = &self.talk else { return };
+        let standing = talk.standing();
+        let tokens = standing.tokens;
+        let cost = standing.cost_micros.map_or_else(|| "not known: a price is missing".to_owned(), dollars);
+        let lines = vec![
+            format!("input       {}", short(tokens.input)),
+            format!("  cached    {}", short(tokens.cache_read)),
+            format!("output      {}", short(tokens.output)),
+            format!("cost        {cost}"),
+            format!("pods below  {}", dollars(standing.children_cost_micros)),
+            format!("context     {} of {}", short(tokens.context), short(tokens.window)),
+        ];
+        self.open_text("Cost", lines);
+    }
+}
+
+impl Command {
+    fn needs_pod(self) -> bool {
+        match self {
+            Command::Help
+            | Command::Model
+            | Command::Pods
+            | Command::Threads
+            | Command::Theme
+            | Command::Plain
+            | Command::Mouse
+            | Command::Quit => false,
+            Command::Posture
+            | Command::Compact
+            | Command::Rewind
+            | Command::Fork
+            | Command::Undo
+            | Command::Tasks
+            | Command::Asks
+            | Command::Scope
+            | Command::Mcp
+            | Command::Cost
+            | Command::Name => true,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Command;
+
+    #[test]
+    fn there_are_no_more_commands_than_a_person_can_remember() {
+        assert!(Command::ALL.len() <= 25);
+    }
+}

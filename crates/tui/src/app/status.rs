@@ -1,0 +1,259 @@
+//! The two lines at the bottom: where the session stands, and the keys that do something now.
+
+use minke_protocol::{Activity, Status};
+use ratatui::text::{Line, Span};
+
+use super::over::{ListKind, Over, dollars, one_line, short};
+use super::talk::{Talk, Wire};
+use super::{App, Focus};
+use crate::keys::{Action, Place};
+use crate::paint::{Clean, Role};
+
+/// One turn of what shows that something is under way.
+const SPINNER: [&str; 4] = ["◐", "◓", "◑", "◒"];
+
+impl App {
+    /// Name, state, model, posture, scope, fence, tokens, cost, context; what does not fit goes from the right.
+    pub(super) fn status_line(&self, width: u16) -> Line<'static> {
+        let dim = self.theme.style(Role::Dim);
+        let Some(talk) = &self.talk else {
+            let model = self.first_run.as_ref().and_then(|found| found.model.clone());
+            let model =
+                model.map_or_else(|| "no model is chosen".to_owned(), |model| format!("model {model}"));
+            let doing = self.joining.clone().map(|doing| format!("{} {doing}", self.spinner()));
+            let words = [Some(self.setup.cwd.display().to_string()), Some(model), doing];
+            return fit(
+                words.into_iter().flatten().map(|word| Span::styled(clean(&word), dim)).collect(),
+                width,
+            );
+        };
+        let (state, role) = self.state_of(talk);
+        let standing = talk.standing();
+        let name = if standing.name.is_empty() { &talk.name } else { &standing.name };
+        let mut words = vec![
+            Span::styled(clean(&format!("{} {name}", self.mark(talk))), self.theme.style(role)),
+            Span::styled(clean(&state), self.theme.style(role)),
+        ];
+        let greeting = standing.greeting.as_ref();
+        let scope = greeting.map(|greeting| scope_of(&greeting.scope_summary)).unwrap_or_default();
+        let fence = greeting.map(|greeting| greeting.fence.clone()).filter(|fence| !fence.is_empty());
+        let tokens = standing.tokens;
+        let used = format!("↑{} ↓{}", short(tokens.input), short(tokens.output));
+        let cost = standing.cost_micros.map(dollars).unwrap_or_else(|| "$?".to_owned());
+        let context = (tokens.window > 0)
+            .then(|| format!("ctx {}%", tokens.context.saturating_mul(100) / tokens.window));
+        let rest = [
+            Some(standing.model.clone()),
+            Some(standing.posture.clone()),
+            context,
+            Some(used),
+            Some(cost),
+            fence.map(|fence| format!("fence {fence}")),
+            Some(scope),
+            standing.goal.as_ref().map(|goal| format!("goal: {goal}")),
+        ];
+        let rest = rest.into_iter().flatten().filter(|word| !word.is_empty());
+        words.extend(rest.map(|word| Span::styled(clean(&word), dim)));
+        fit(words, width)
+    }
+
+    fn spinner(&self) -> &'static str {
+        if self.theme.plain {
+            return "";
+        }
+        let turn = usize::try_from(self.now / super::MOVES_MS).unwrap_or(0) % SPINNER.len();
+        SPINNER.get(turn).copied().unwrap_or("•")
+    }
+
+    fn mark(&self, talk: &Talk) -> &'static str {
+        if talk.is_running() { self.spinner() } else { "●" }
+    }
+
+    fn state_of(&self, talk: &Talk) -> (String, Role) {
+        if let Some(doing) = &self.joining {
+            return (doing.clone(), Role::Warn);
+        }
+        match talk.wire {
+            Wire::Stopped => return ("stopped: Enter starts it".to_owned(), Role::Dim),
+            Wire::Dead => return ("dead: Enter starts it".to_owned(), Role::Error),
+            Wire::Again => return ("starting again".to_owned(), Role::Warn),
+            Wire::Joined => {}
+        }
+        let standing = talk.standing();
+        if let Some(retry) = &standing.retry {
+            let until = retry.told.saturating_add(retry.wait_ms);
+            let left = until.saturating_sub(self.now).div_ceil(1_000);
+            let tries = format!("{}/{}", retry.failed_attempt, retry.max_attempts);
+            return (format!("asked again in {left} s ({tries}): {}", one_line(&retry.error)), Role::Warn);
+        }
+        let asks = talk.open_asks();
+        if asks > 0 {
+            let word =
+                if asks == 1 { "a question waits".to_owned() } else { format!("{asks} questions wait") };
+            return (word, Role::Warn);
+        }
+        match &standing.status {
+            Some(Status::Running) => {
+                let doing = match (&standing.detail, &standing.activity) {
+                    (Some(detail), _) if !detail.is_empty() => one_line(detail),
+                    (_, Some(Activity::Model)) => "thinking".to_owned(),
+                    (_, Some(activity)) => activity.as_str().to_owned(),
+                    (_, None) => "running".to_owned(),
+                };
+                (doing.chars().take(40).collect(), Role::Accent)
+            }
+            Some(Status::Paused) => ("paused".to_owned(), Role::Warn),
+            Some(Status::Idle) => ("idle".to_owned(), Role::Good),
+            Some(other) => (other.as_str().to_owned(), Role::Dim),
+            None => ("joining".to_owned(), Role::Dim),
+        }
+    }
+
+    /// What was just said, or the keys that do something here.
+    pub(super) fn keys_line(&self, width: u16) -> Line<'static> {
+        let key = self.theme.style(Role::Key);
+        let dim = self.theme.style(Role::Dim);
+        if self.is_leaving() {
+            let text = match &self.talk {
+                Some(_) => "Ctrl-C again leaves; the pod goes on",
+                None => "Ctrl-C again leaves",
+            };
+            return Line::from(Span::styled(text, self.theme.style(Role::Warn)));
+        }
+        if let Some((text, _)) = &self.said {
+            let text = Span::styled(clean(text), self.theme.style(Role::Warn));
+            return fit(vec![text], width);
+        }
+        let mut spans = Vec::new();
+        let mut used = 0;
+        for (action, says) in self.useful() {
+            let Some(bound) = self.setup.keys.key_of(action) else { continue };
+            let (bound, says) = (bound.to_string(), format!(" {says}  "));
+            used += bound.chars().count() + says.chars().count();
+            if used > usize::from(width) + 2 {
+                break;
+            }
+            spans.push(Span::styled(bound, key));
+            spans.push(Span::styled(says, dim));
+        }
+        Line::from(spans)
+    }
+
+    /// The most useful first.
+    fn useful(&self) -> Vec<(Action, &'static str)> {
+        if self.noting.is_some() {
+            return vec![(Action::Send, "answer"), (Action::Pause, "back to the question")];
+        }
+        match &self.over {
+            Some(Over::Text { .. }) => return vec![(Action::Close, "close"), (Action::Down, "scroll")],
+            Some(Over::List(list)) => return list_keys(list.kind),
+            None => {}
+        }
+        let mut keys = match (self.place(), self.focus) {
+            (Place::Question, Focus::Question(ask))
+                if self.talk.as_ref().is_some_and(|talk| talk.wants_text(ask)) =>
+            {
+                vec![(Action::Once, "answer"), (Action::Deny, "no answer"), (Action::Abort, "stop")]
+            }
+            (Place::Question, _) => {
+                let answers = [Action::Once, Action::Session, Action::Rule, Action::Deny, Action::Abort];
+                answers.into_iter().map(|action| (action, action.says())).collect()
+            }
+            (Place::Block, _) => {
+                let moves = [Action::Open, Action::Previous, Action::Next, Action::Copy];
+                let mut keys: Vec<_> = moves.into_iter().map(|action| (action, action.says())).collect();
+                keys.push((Action::Pause, "back"));
+                keys
+            }
+            _ => self.composer_keys(),
+        };
+        keys.extend([(Action::Help, "help"), (Action::Pods, "pods"), (Action::Threads, "threads")]);
+        keys.push((Action::Leave, "leave"));
+        keys
+    }
+
+    fn composer_keys(&self) -> Vec<(Action, &'static str)> {
+        let Some(talk) = &self.talk else {
+            return match self.composer.is_empty() && self.opening_rows() > 0 {
+                true => vec![(Action::Send, "choose"), (Action::Newer, "down")],
+                false => vec![(Action::Send, "begin"), (Action::Newline, "new line")],
+            };
+        };
+        let queued = !talk.standing().queue.is_empty() && self.composer.is_empty();
+        let mut keys = Vec::new();
+        match (talk.is_running(), self.composer.is_empty()) {
+            (true, true) => keys.push((Action::Pause, "pause")),
+            (true, false) => {
+                keys.extend([(Action::Send, "queue"), (Action::Steer, "steer"), (Action::Pause, "pause")]);
+            }
+            (false, true) if talk.is_paused() => keys.push((Action::Send, "go on")),
+            (false, true) => {}
+            (false, false) => keys.extend([(Action::Send, "send"), (Action::Newline, "new line")]),
+        }
+        if queued {
+            keys.push((Action::Older, "edit the queue"));
+        }
+        if talk.open_asks() > 0 {
+            keys.push((Action::Complete, "to the question"));
+        } else if self.composer.is_empty() {
+            keys.push((Action::Complete, "select"));
+        }
+        keys
+    }
+}
+
+fn list_keys(kind: ListKind) -> Vec<(Action, &'static str)> {
+    let choose = match kind {
+        ListKind::Pods => "attach",
+        ListKind::Threads => "go on",
+        ListKind::Models => "use",
+        ListKind::Rewind { .. } => "back to it",
+    };
+    let mut keys = vec![(Action::Choose, choose), (Action::Close, "close")];
+    match kind {
+        ListKind::Pods => {
+            keys.extend([(Action::PauseIt, "pause"), (Action::StopIt, "stop"), (Action::ForkIt, "fork")]);
+        }
+        ListKind::Threads => keys.extend([(Action::ForkIt, "fork"), (Action::ArchiveIt, "archive")]),
+        ListKind::Models | ListKind::Rewind { .. } => {}
+    }
+    keys
+}
+
+/// What may be written, out of the lines that the pod tells its model.
+fn scope_of(summary: &str) -> String {
+    let mut lines = summary.lines().map(str::trim);
+    if lines.next().is_none_or(|first| !first.starts_with("Writable")) {
+        return one_line(summary);
+    }
+    let paths = lines.take_while(|line| line.starts_with("- ")).map(|line| line.trim_start_matches("- "));
+    let paths: Vec<&str> = paths.filter(|path| *path != "(none)").collect();
+    if paths.is_empty() { "read-only".to_owned() } else { format!("writes {}", paths.join(", ")) }
+}
+
+/// Words with a gap between them; those that do not fit any more are left out.
+fn fit(words: Vec<Span<'static>>, width: u16) -> Line<'static> {
+    let mut spans: Vec<Span<'static>> = Vec::new();
+    let mut left = usize::from(width);
+    for (at, word) in words.into_iter().enumerate() {
+        let gap = if at == 0 { 0 } else { 2 };
+        let wide = word.width();
+        if wide + gap > left {
+            if at == 0 {
+                spans.push(word);
+            }
+            continue;
+        }
+        left -= wide + gap;
+        if at > 0 {
+            spans.push(Span::raw("  "));
+        }
+        spans.push(word);
+    }
+    Line::from(spans)
+}
+
+/// Texts from outside, as one harmless line.
+pub(super) fn clean(text: &str) -> String {
+    Clean::line(text).as_str().to_owned()
+}

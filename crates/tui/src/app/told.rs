@@ -1,0 +1,231 @@
+//! What comes back: frames, replies, news of the connection, answers of the program around.
+
+use minke_protocol::{
+    Completions, DequeueReply, Event, ForkReply, Frame, ReadReply, ReplyData, RewindReply, RewindTargets,
+};
+use minke_record::ErrorCode;
+use minke_view::Prepended;
+
+use super::over::Over;
+use super::talk::{Talk, Wire};
+use super::{App, Do, Focus, Link, Pending};
+use crate::composer::Draft;
+use crate::outside::{Answer, Question, Trouble};
+
+impl App {
+    pub(super) fn frame(&mut self, frame: &Frame) {
+        if let Event::Error(refusal) = &frame.event
+            && matches!(frame.place, minke_protocol::Place::One { .. })
+        {
+            self.say(refusal.message.clone());
+            return;
+        }
+        if let Some(talk) = &mut self.talk {
+            talk.frame(frame, self.now);
+        }
+    }
+
+    pub(super) fn link(&mut self, link: Link) {
+        match link {
+            Link::Joined { session, name, draft } => {
+                self.joining = None;
+                let again = self.talk.as_ref().is_some_and(|talk| talk.session == session);
+                if again {
+                    if let Some(talk) = &mut self.talk {
+                        talk.wire = Wire::Joined;
+                        talk.reading = false;
+                    }
+                    self.say_again();
+                } else {
+                    self.move_in(Talk::new(session, name), draft);
+                }
+            }
+            Link::Failed(trouble) => {
+                self.joining = None;
+                if let Some(talk) = self.talk.as_mut().filter(|talk| talk.wire == Wire::Again) {
+                    talk.wire = Wire::Dead;
+                }
+                self.give_back_unsaid();
+                if let Some(input) = self.launching.take() {
+                    self.composer.put_back(input);
+                }
+                self.say(trouble.to_string());
+            }
+            Link::Lost => {
+                let now = self.now;
+                let Some(talk) = &mut self.talk else { return };
+                let session = talk.session;
+                if talk.lost(now) {
+                    self.say("the pod died; starting it again");
+                    self.doing.push(Do::Attach { session, again: true });
+                } else {
+                    self.give_back_unsaid();
+                }
+            }
+        }
+    }
+
+    /// Another session: its own draft, and nothing of the one before.
+    fn move_in(&mut self, talk: Talk, draft: Option<Draft>) {
+        self.talk = Some(talk);
+        self.launching = None;
+        self.over = None;
+        self.popup = None;
+        self.noting = None;
+        self.focus = Focus::Composer;
+        self.pending.clear();
+        let draft = draft.unwrap_or_default();
+        // What was typed while it was being started is not lost.
+        if self.composer.is_empty() || !draft.text.is_empty() {
+            self.composer.set(draft.clone());
+        }
+        self.kept = draft;
+    }
+
+    /// What the pod before did not confirm. It knows each input by its `op_id`, so nothing is done twice.
+    fn say_again(&mut self) {
+        let said = self.pending.iter().filter_map(|(token, pending)| match pending {
+            Pending::Said { input, mode, op_id } => {
+                Some(Do::Say { token: *token, input: input.clone(), mode: *mode, op_id: op_id.clone() })
+            }
+            _ => None,
+        });
+        let said: Vec<Do> = said.collect();
+        self.doing.extend(said);
+        self.pending.retain(|_, pending| matches!(pending, Pending::Said { .. }));
+    }
+
+    /// Nobody is there to take it: it is the person's again.
+    fn give_back_unsaid(&mut self) {
+        let said = |pending: &Pending| matches!(pending, Pending::Said { .. });
+        let tokens: Vec<u64> =
+            self.pending.iter().filter(|(_, pending)| said(pending)).map(|(token, _)| *token).collect();
+        for token in tokens {
+            if let Some(Pending::Said { input, .. }) = self.pending.remove(&token) {
+                self.composer.put_back(input);
+            }
+        }
+    }
+
+    pub(super) fn reply(&mut self, token: u64, data: &ReplyData) {
+        let Some(pending) = self.pending.remove(&token) else { return };
+        if let ReplyData::Refused(refusal) = data {
+            match pending {
+                Pending::Said { input, .. } => {
+                    self.composer.put_back(input);
+                    self.say(format!("not taken: {}", refusal.message));
+                }
+                Pending::Completions { .. } => {}
+                Pending::Older => {
+                    if let Some(talk) = &mut self.talk {
+                        talk.reading = false;
+                    }
+                }
+                Pending::Answer(_) if refusal.code == ErrorCode::NotFound => {
+                    self.say("that question is not open any more");
+                }
+                _ => self.say(refusal.message.clone()),
+            }
+            return;
+        }
+        match pending {
+            Pending::Dequeue => {
+                if let Some(reply) = self.read::<DequeueReply>(data) {
+                    self.composer.put_back(reply.segments);
+                    self.focus = Focus::Composer;
+                }
+            }
+            Pending::Rewind => {
+                if let Some(reply) = self.read::<RewindReply>(data) {
+                    self.composer.put_back(reply.input);
+                    self.focus = Focus::Composer;
+                    self.say("back there; what you said is in the composer");
+                }
+            }
+            Pending::RewindTargets => {
+                if let Some(targets) = self.read::<RewindTargets>(data) {
+                    self.show_rewind(targets);
+                }
+            }
+            Pending::Fork => {
+                if let Some(reply) = self.read::<ForkReply>(data) {
+                    self.join(reply.session);
+                }
+            }
+            Pending::Older => {
+                let reply = self.read::<ReadReply>(data);
+                let Some(talk) = &mut self.talk else { return };
+                talk.reading = false;
+                // A page that does not fit was asked for by another conversation.
+                if let Some(reply) = reply
+                    && talk.conversation.prepend(&reply.entries) == Prepended::Full
+                {
+                    talk.full = true;
+                    self.say("no more is held here: `minke log show` has what is older");
+                }
+            }
+            Pending::Completions { sigil, rest } => {
+                if let Some(found) = self.read::<Completions>(data) {
+                    self.completions(sigil, &rest, found);
+                }
+            }
+            Pending::Told(word) => self.say(word),
+            Pending::Said { .. }
+            | Pending::Answer(_)
+            | Pending::Pods
+            | Pending::Threads { .. }
+            | Pending::Models
+            | Pending::FirstRun
+            | Pending::Changed => {}
+        }
+    }
+
+    pub(super) fn told(&mut self, token: u64, result: Result<Answer, Trouble>) {
+        let Some(pending) = self.pending.remove(&token) else { return };
+        let answer = match result {
+            Ok(answer) => answer,
+            Err(trouble) => {
+                self.say(trouble.to_string());
+                return;
+            }
+        };
+        match (answer, pending) {
+            (Answer::Pods(pods), _) => {
+                self.pods = pods;
+                self.refresh_list();
+            }
+            (Answer::Threads(threads), Pending::Threads { words }) => self.show_threads(threads, &words),
+            (Answer::Threads(threads), _) => self.threads = threads,
+            (Answer::Models(models), _) => self.show_models(models),
+            (Answer::FirstRun(found), _) => self.first_run = Some(found),
+            (Answer::Forked(session), _) => self.join(session),
+            (Answer::Done(word), pending) => {
+                self.say(word);
+                if pending == Pending::Changed {
+                    self.ask_list_again();
+                }
+            }
+            (Answer::Reached { .. }, _) => {}
+        }
+    }
+
+    /// The result of a method that was accepted.
+    fn read<T: for<'de> serde::Deserialize<'de>>(&mut self, data: &ReplyData) -> Option<T> {
+        match data.result::<T>() {
+            Ok(result) => result.ok(),
+            Err(e) => {
+                self.say(format!("the pod's reply cannot be read: {e} (it may be of another version)"));
+                None
+            }
+        }
+    }
+
+    fn ask_list_again(&mut self) {
+        let words = match &self.over {
+            Some(Over::List(list)) => list.filter.clone(),
+            _ => String::new(),
+        };
+        self.ask(Question::Pods, Pending::Pods);
+        self.ask(Question::Threads { words: words.clone(), everywhere: false }, Pending::Threads { words });
+    }
+}

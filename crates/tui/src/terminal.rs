@@ -1,0 +1,175 @@
+//! The terminal itself: taken over while it is held, and as it was before when it is let go, also by a panic.
+//!
+//! A frame is written at once, between the marks of a synchronized update, so that no half of it is seen.
+//! Invariant: however the program ends, short of being killed, the terminal is as it was
+//! (`leaving_a_panic_and_a_signal_give_the_terminal_back`).
+
+use std::cell::RefCell;
+use std::io::{self, Write};
+use std::rc::Rc;
+
+use crossterm::event::{
+    DisableBracketedPaste, DisableFocusChange, DisableMouseCapture, EnableBracketedPaste, EnableFocusChange,
+    EnableMouseCapture, KeyboardEnhancementFlags, PopKeyboardEnhancementFlags, PushKeyboardEnhancementFlags,
+};
+use crossterm::style::ResetColor;
+use crossterm::terminal::{
+    BeginSynchronizedUpdate, Clear, ClearType, EndSynchronizedUpdate, EnterAlternateScreen,
+    LeaveAlternateScreen, disable_raw_mode, enable_raw_mode,
+};
+use crossterm::{cursor, execute, queue};
+use ratatui::backend::CrosstermBackend;
+use ratatui::layout::Rect;
+use ratatui::{Frame, TerminalOptions, Viewport};
+use rustix::termios::tcgetwinsize;
+
+/// What is drawn where the terminal does not say how large it is.
+const DEFAULT_SIZE: (u16, u16) = (80, 24);
+
+type Drawn = Rc<RefCell<Vec<u8>>>;
+
+/// What is drawn waits here until the frame is whole.
+struct Held(Drawn);
+
+impl Write for Held {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.borrow_mut().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// The terminal, held.
+pub(crate) struct Terminal {
+    drawing: ratatui::Terminal<CrosstermBackend<Held>>,
+    drawn: Drawn,
+    mouse: bool,
+    size: Rect,
+}
+
+impl Terminal {
+    /// Takes it over. What a panic says is to be read, so the terminal is let go before it says it.
+    pub(crate) fn enter(mouse: bool) -> io::Result<Terminal> {
+        let report = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |info| {
+            let_go();
+            report(info);
+        }));
+        let drawn = Drawn::default();
+        let size = size();
+        let drawing = fresh(&drawn, size)?;
+        let mut terminal = Terminal { drawing, drawn, mouse, size };
+        terminal.take()?;
+        Ok(terminal)
+    }
+
+    /// Takes it over again, after somebody else had it.
+    pub(crate) fn take(&mut self) -> io::Result<()> {
+        enable_raw_mode()?;
+        let mut out = io::stdout();
+        // Terminals that do not know the flags for keys pass over them; asking first would cost a wait.
+        execute!(
+            out,
+            EnterAlternateScreen,
+            EnableBracketedPaste,
+            EnableFocusChange,
+            PushKeyboardEnhancementFlags(KeyboardEnhancementFlags::DISAMBIGUATE_ESCAPE_CODES),
+            cursor::Hide
+        )
+        .inspect_err(|_| let_go())?;
+        if self.mouse {
+            execute!(out, EnableMouseCapture)?;
+        }
+        self.clear()
+    }
+
+    /// Lets somebody else have it.
+    pub(crate) fn give(&mut self) {
+        let_go();
+    }
+
+    pub(crate) fn set_mouse(&mut self, mouse: bool) -> io::Result<()> {
+        if self.mouse != mouse {
+            self.mouse = mouse;
+            return if mouse {
+                execute!(io::stdout(), EnableMouseCapture)
+            } else {
+                execute!(io::stdout(), DisableMouseCapture)
+            };
+        }
+        Ok(())
+    }
+
+    /// The next frame is drawn in full. A new one knows of nothing that is on the screen; the library's own way would ask
+    /// the terminal where its cursor is, and wait for an answer.
+    pub(crate) fn clear(&mut self) -> io::Result<()> {
+        self.size = size();
+        self.drawing = fresh(&self.drawn, self.size)?;
+        let mut drawn = self.drawn.borrow_mut();
+        drawn.clear();
+        queue!(&mut *drawn, ResetColor, Clear(ClearType::All))
+    }
+
+    /// Shows a frame.
+    pub(crate) fn show(&mut self, draw: impl FnOnce(&mut Frame<'_>)) -> io::Result<()> {
+        if size() != self.size {
+            self.clear()?;
+        }
+        self.drawing.draw(draw)?;
+        let drawn = std::mem::take(&mut *self.drawn.borrow_mut());
+        if drawn.is_empty() {
+            return Ok(());
+        }
+        let mut whole = Vec::with_capacity(drawn.len() + 32);
+        queue!(whole, BeginSynchronizedUpdate)?;
+        whole.extend_from_slice(&drawn);
+        queue!(whole, EndSynchronizedUpdate)?;
+        let mut out = io::stdout().lock();
+        out.write_all(&whole)?;
+        out.flush()
+    }
+
+    /// Words for the terminal itself, between two frames.
+    pub(crate) fn tell(&mut self, command: impl crossterm::Command) -> io::Result<()> {
+        execute!(io::stdout(), command)
+    }
+}
+
+fn fresh(drawn: &Drawn, size: Rect) -> io::Result<ratatui::Terminal<CrosstermBackend<Held>>> {
+    let options = TerminalOptions { viewport: Viewport::Fixed(size) };
+    ratatui::Terminal::with_options(CrosstermBackend::new(Held(drawn.clone())), options)
+}
+
+/// As the terminal on stdout says; that of somebody else who started this is of no interest.
+fn size() -> Rect {
+    let (columns, rows) = match tcgetwinsize(io::stdout()) {
+        Ok(size) if size.ws_col > 0 && size.ws_row > 0 => (size.ws_col, size.ws_row),
+        _ => DEFAULT_SIZE,
+    };
+    Rect { x: 0, y: 0, width: columns, height: rows }
+}
+
+impl Drop for Terminal {
+    fn drop(&mut self) {
+        let_go();
+    }
+}
+
+/// If even this fails the terminal is gone, and nobody is left to be told.
+fn let_go() {
+    let mut out = io::stdout();
+    drop(execute!(
+        out,
+        EndSynchronizedUpdate,
+        DisableMouseCapture,
+        PopKeyboardEnhancementFlags,
+        DisableFocusChange,
+        DisableBracketedPaste,
+        cursor::Show,
+        LeaveAlternateScreen
+    ));
+    drop(disable_raw_mode());
+}
