@@ -118,7 +118,8 @@ fn terminal(role: Role) -> Style {
     let style = Style::new();
     match role {
         Role::Text => style,
-        Role::Dim | Role::Comment | Role::Border => style.fg(Color::DarkGray),
+        // Not the eighth colour: palettes exist in which that is the background.
+        Role::Dim | Role::Comment | Role::Border => style.add_modifier(Modifier::DIM),
         Role::Accent | Role::Link | Role::Type => style.fg(Color::Cyan),
         Role::User => style.fg(Color::Blue).add_modifier(Modifier::BOLD),
         Role::Heading => style.add_modifier(Modifier::BOLD),

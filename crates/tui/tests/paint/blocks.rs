@@ -6,7 +6,7 @@ use minke_record::{
     Action, AlertLevel, AskKind, AskSubject, ChildOutcome, Decision, Judgement, Outcome, PodName,
 };
 use minke_record::{SessionId, Verdict};
-use minke_tui::paint::{Role, Theme, block, spaced};
+use minke_tui::paint::{Role, Theme, ThemeName, block, spaced};
 use minke_view::{
     Answered, AskCard, Body, Call, CallState, ChildCard, Ended, Notice, NoticeKind, Said, Saying, Tail, Words,
 };
@@ -289,4 +289,20 @@ fn calls_in_a_row_stand_close_together() {
     assert!(!spaced(&call, &call));
     assert!(spaced(&reply, &call));
     assert!(spaced(&call, &reply));
+}
+
+#[test]
+fn every_theme_tells_roles_apart_that_must_not_be_mixed_up() {
+    for name in ThemeName::ALL {
+        let theme = Theme::new(name);
+        let style = |role| theme.style(role);
+        assert_ne!(style(Role::Text), style(Role::Error), "{name:?}");
+        assert_ne!(style(Role::Text), style(Role::Warn), "{name:?}");
+        assert_ne!(style(Role::Added), style(Role::AddedWord), "{name:?}");
+        assert_ne!(style(Role::Removed), style(Role::RemovedWord), "{name:?}");
+        assert_ne!(style(Role::Text), style(Role::Selected), "{name:?}");
+        assert_ne!(style(Role::Text), style(Role::Key), "{name:?}");
+        assert_eq!(ThemeName::named(name.as_str()), Some(name));
+    }
+    assert_eq!(ThemeName::named("neon"), None);
 }
