@@ -216,7 +216,7 @@ impl Conversation {
         // What was drawn of a block of the same id is out of date.
         self.blocks.version = version;
         self.early = early;
-        self.blocks.close_all();
+        self.blocks.all_changed();
     }
 
     fn greet(&mut self, greeting: &Greeting) {

@@ -19,6 +19,8 @@ use crate::tell;
 
 /// How the reason begins with which a run ends for its budget; the queue is held after it.
 const SPENT: &str = "the budget is spent";
+/// Requests that are remembered until they end.
+const REQUESTS: usize = 16;
 /// Entries that wait for an older page.
 const LOOSE: usize = 4_096;
 
@@ -46,6 +48,10 @@ impl Conversation {
             Kind::SystemEntry(e) => self.told_the_agent(e, entry),
             Kind::LlmCall(e) => {
                 self.fold.requests.insert(e.call, e.purpose == Purpose::Turn);
+                // Those that a death cut off have no end.
+                while self.fold.requests.len() > REQUESTS {
+                    self.fold.requests.pop_first();
+                }
                 if e.purpose == Purpose::Turn {
                     self.standing.model.clone_from(&e.route.model);
                 }

@@ -210,8 +210,10 @@ impl Conversation {
             Some(CommandNews::Started { command, .. }) => self.command_text(&event.call_id, &command.show()),
             Some(CommandNews::Output(piece)) => self.hear(&event.call_id, piece),
             Some(CommandNews::Ended { exit_code, .. }) => {
-                self.fold.behind.remove(&event.call_id);
                 self.on_call(&event.call_id, |call| call.exit = *exit_code);
+                if self.fold.behind.remove(&event.call_id).is_some() {
+                    self.fold.heard.remove(&event.call_id);
+                }
             }
             None => {}
         }

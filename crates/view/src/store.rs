@@ -48,6 +48,11 @@ impl Blocks {
         self.changed.take()
     }
 
+    /// Nothing is as it was.
+    pub(crate) fn all_changed(&mut self) {
+        self.changed = Some(0);
+    }
+
     fn mark(&mut self, at: usize) {
         self.changed = Some(self.changed.map_or(at, |was| was.min(at)));
     }

@@ -3,6 +3,7 @@
 mod anything;
 mod chance;
 mod folds;
+mod frames;
 mod log;
 mod pages;
 mod real;
