@@ -76,9 +76,12 @@ pub(crate) struct Run {
     /// Begin it again and again after so long: 90s, 10m, 6h, 7d
     #[arg(long, value_name = "TIME", conflicts_with = "wait")]
     every: Option<String>,
+    /// Call this hook (by its name in hooks.toml) when it is over or paused; may be given several times
+    #[arg(long, value_name = "HOOK")]
+    notify: Vec<String>,
     /// The whole mandate as JSON, instead of these options
     #[arg(long, value_name = "JSON",
-          conflicts_with_all = ["acceptance", "retries", "within", "restart", "cron", "tz", "every"])]
+          conflicts_with_all = ["acceptance", "retries", "within", "restart", "cron", "tz", "every", "notify"])]
     mandate: Option<String>,
     /// Wait until it is over; exit 0 if it was completed
     #[arg(long)]
@@ -210,6 +213,9 @@ fn mandate(run: &Run) -> Result<Value, Failure> {
     }
     if let Some(when) = &run.restart {
         mandate.insert("restart".to_owned(), json!(when));
+    }
+    if !run.notify.is_empty() {
+        mandate.insert("notify".to_owned(), json!(run.notify));
     }
     if let Some(cron) = &run.cron {
         let zone = run.tz.as_ref().map(|tz| json!({ "cron": cron, "tz": tz }));

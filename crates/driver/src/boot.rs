@@ -427,7 +427,8 @@ fn assemble(
     let project = words.problems.into_iter().chain(words.loaded);
     alerts.extend(project.map(|message| (AlertSource::AgentsMd, message)));
     let mut hooked = Hooked::new(Arc::clone(&hooks), library.clone(), mail.clone());
-    hooked.observe(&paths.state, log.head().seq + 1);
+    let mandate = state.facts.about.as_ref().and_then(|about| about.mandate.as_ref());
+    hooked.observe(&paths.state, log.head().seq + 1, mandate);
     let proxied = web::proxy(&state.manifest.sandbox.network, &scope.dir().join("proxy.sock"), &mail, &cover);
     let mut kit = kit;
     match proxied {

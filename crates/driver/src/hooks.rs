@@ -94,7 +94,7 @@ impl Hooked {
     }
 
     /// Begins to tell observers, from the first entry of this life if they have heard of nothing yet.
-    pub(crate) fn observe(&mut self, state: &Path, from: u64) {
+    pub(crate) fn observe(&mut self, state: &Path, from: u64, mandate: Option<&serde_json::Value>) {
         let (library, mail) = (self.library.clone(), self.mail.clone());
         let page = move |from: u64| -> Result<Vec<Entry>, String> {
             let reader = library.reader().map_err(|e| e.to_string())?;
@@ -115,6 +115,7 @@ impl Hooked {
             cursors: state.join("hooks").join(self.library.session().to_string()),
             from,
             head: None,
+            notify: minke_hooks::notified(mandate),
             tell: Arc::new(tell),
         }));
     }

@@ -74,6 +74,8 @@ impl Handler {
 pub struct When {
     pub(crate) tool: Vec<GlobMatcher>,
     pub(crate) path: Vec<GlobMatcher>,
+    /// Only jobs whose mandate names it, and of those only ends and pauses.
+    pub(crate) named: bool,
 }
 
 impl When {
@@ -96,8 +98,9 @@ impl When {
             let words: Vec<&str> = globs.iter().map(|glob| glob.glob().glob()).collect();
             (!words.is_empty()).then(|| format!("{key} {}", words.join(" or ")))
         };
-        let both = [list("tool", &self.tool), list("path", &self.path)];
-        both.into_iter().flatten().collect::<Vec<_>>().join(", ")
+        let named = self.named.then(|| "job named".to_owned());
+        let all = [list("tool", &self.tool), list("path", &self.path), named];
+        all.into_iter().flatten().collect::<Vec<_>>().join(", ")
     }
 }
 

@@ -33,6 +33,7 @@ mod sink;
 mod steer;
 mod table;
 mod verdict;
+mod work;
 
 pub use around::{Around, Cover};
 pub use event::Event;
@@ -43,3 +44,4 @@ pub use observe::{LAG_TOLD, Lag, Observers, Observing, Page, Tell};
 pub use question::{Call, Question};
 pub use steer::{ANSWER_BYTES, Heard, Hooks, QUESTION_BYTES, Said, Steered};
 pub use verdict::{CONTEXT_CHARS, ENV_BYTES, REASON_CHARS, VALUE_BYTES, Verdict};
+pub use work::notified;

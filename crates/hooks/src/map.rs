@@ -14,6 +14,7 @@ use serde_json::{Map, Value, json};
 
 use crate::event::Event;
 use crate::payload::told;
+use crate::work::{News, Work};
 
 /// The frames that API clients get for an entry, as the driver makes them.
 pub type Frames = Arc<dyn Fn(&Entry) -> Vec<Value> + Send + Sync>;
@@ -28,6 +29,8 @@ pub(crate) struct Happened {
     pub(crate) fields: Map<String, Value>,
     pub(crate) tool: Option<String>,
     pub(crate) paths: Vec<String>,
+    /// A job is over, or stands still: those hear of it whom its mandate names.
+    pub(crate) job_ends: bool,
 }
 
 /// What was said of a call so far.
@@ -48,17 +51,27 @@ pub(crate) struct Mapper {
     /// Which call an ask is about.
     asks: BTreeMap<String, String>,
     frames: Frames,
+    /// The job, if the session is one and was read from its beginning.
+    job: Option<Work>,
 }
 
 impl Mapper {
     pub(crate) fn new(frames: Frames) -> Mapper {
-        Mapper { calls: BTreeMap::new(), order: VecDeque::new(), asks: BTreeMap::new(), frames }
+        Mapper { calls: BTreeMap::new(), order: VecDeque::new(), asks: BTreeMap::new(), frames, job: None }
     }
 
     /// What an entry tells.
     pub(crate) fn take(&mut self, entry: &Entry) -> Vec<Happened> {
+        let news = self.job_news(entry);
         let mut all = self.events(entry);
         all.extend(self.lifecycle(entry));
+        if let Some(news) = news {
+            // What the job makes of an entry says more than the entry.
+            let same = |one: &Happened| one.event == Event::Job || one.is_job_lifecycle();
+            all.retain(|one| !same(one));
+            all.push(Happened { job_ends: news.ends(), ..happened(Event::Job, news.fields()) });
+            all.push(lifecycle(news.lifecycle()));
+        }
         for happened in &mut all {
             happened.fields.insert("seq".to_owned(), entry.seq.into());
             if let Some(run) = &entry.run {
@@ -66,6 +79,14 @@ impl Mapper {
             }
         }
         all
+    }
+
+    fn job_news(&mut self, entry: &Entry) -> Option<News> {
+        if let Some((job, news)) = Work::begun(entry) {
+            self.job = Some(job);
+            return Some(news);
+        }
+        self.job.as_mut()?.take(entry)
     }
 
     fn events(&mut self, entry: &Entry) -> Vec<Happened> {
@@ -277,13 +298,19 @@ impl Mapper {
     }
 }
 
+impl Happened {
+    fn is_job_lifecycle(&self) -> bool {
+        self.event == Event::Lifecycle && self.fields.get("type").is_some_and(|word| word == "job_lifecycle")
+    }
+}
+
 fn happened(event: Event, fields: Value) -> Happened {
     let mut all = Map::new();
     all.insert("type".to_owned(), event.as_str().into());
     if let Value::Object(fields) = fields {
         all.extend(fields);
     }
-    Happened { event, fields: all, tool: None, paths: Vec::new() }
+    Happened { event, fields: all, tool: None, paths: Vec::new(), job_ends: false }
 }
 
 /// Its type is one of the names that API clients know.

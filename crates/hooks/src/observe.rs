@@ -40,6 +40,8 @@ pub struct Observing {
     pub from: u64,
     /// The last entry that is on disk now; absent if there is none.
     pub head: Option<u64>,
+    /// Hooks that the mandate of this session names (`notified`).
+    pub notify: Vec<String>,
     pub tell: Tell,
 }
 
@@ -77,7 +79,16 @@ impl Hooks {
         let (head, _) = watch::channel(observing.head);
         let (ending, _) = watch::channel(false);
         let (mut tasks, mut all) = (JoinSet::new(), Vec::new());
-        for hook in self.hooks.iter().filter(|hook| !hook.steers()) {
+        for name in self.unknown(&observing.notify) {
+            (observing.tell)(format!(
+                "the mandate's `notify` names the hook {name}, and there is none of that name"
+            ));
+        }
+        for hook in self.hooks.iter() {
+            let named = observing.notify.contains(&hook.name);
+            if hook.steers() && !named {
+                continue;
+            }
             let progress = Arc::new(Progress {
                 hook: hook.name.clone(),
                 next: AtomicU64::new(observing.from),
@@ -93,11 +104,17 @@ impl Hooks {
                 head: head.subscribe(),
                 ending: ending.subscribe(),
                 progress: Arc::clone(&progress),
+                named,
+                since: 0,
             };
             tasks.spawn(observer.observe());
             all.push(progress);
         }
         Observers { head, ending, tasks, all, tell: observing.tell }
+    }
+
+    fn unknown<'a>(&'a self, names: &'a [String]) -> impl Iterator<Item = &'a String> {
+        names.iter().filter(|name| !self.hooks.iter().any(|hook| hook.name == **name))
     }
 
     /// Tells one thing, once, to those who would be told it afterwards: to see what becomes of it.

@@ -13,6 +13,7 @@ use tokio::sync::watch;
 
 use crate::around::Around;
 use crate::cursor::{At, Cursor, Found};
+use crate::event::Event;
 use crate::hook::{Handler, Hook};
 use crate::http::Web;
 use crate::map::{Happened, Mapper};
@@ -20,6 +21,7 @@ use crate::observe::{Observing, Progress};
 use crate::payload::payload;
 use crate::sink;
 use crate::steer::{self, ANSWER_BYTES};
+use crate::work::Work;
 
 /// Entries before the cursor that are read again, to know the calls that they began.
 const BEFORE: u64 = 256;
@@ -39,6 +41,10 @@ pub(crate) struct Observer {
     pub(crate) head: watch::Receiver<Option<u64>>,
     pub(crate) ending: watch::Receiver<bool>,
     pub(crate) progress: Arc<Progress>,
+    /// The mandate names it: it hears of the job's ends and pauses, also of those before this life.
+    pub(crate) named: bool,
+    /// Other events than those it hears of from here on.
+    pub(crate) since: u64,
 }
 
 /// A line for an entry.
@@ -102,7 +108,11 @@ impl Observer {
     async fn begin(&mut self, mapper: &mut Mapper) -> u64 {
         let cursor = self.cursor.clone();
         let found = blocking(move || cursor.find()).await.unwrap_or(Found::New);
+        if matches!(found, Found::New) {
+            self.since = self.observing.from;
+        }
         let mut next = match &found {
+            Found::New if self.named => 0,
             Found::New => self.observing.from,
             Found::At(at) => at.seq + 1,
             Found::Lost(why) => {
@@ -110,7 +120,10 @@ impl Observer {
                 0
             }
         };
-        let mut from = next.saturating_sub(BEFORE);
+        // What became of a job is known from its beginning only.
+        let wants_jobs = self.named || matches!(self.hook.event, Event::Job | Event::Lifecycle);
+        let mut from =
+            if wants_jobs && next > 0 && self.is_job().await { 0 } else { next.saturating_sub(BEFORE) };
         while from < next {
             let Ok(entries) = self.read(from).await else { return next };
             let Some(last) = entries.last().map(|entry| entry.seq) else { break };
@@ -130,6 +143,11 @@ impl Observer {
             from = last + 1;
         }
         next
+    }
+
+    async fn is_job(&mut self) -> bool {
+        let first = self.read(0).await.unwrap_or_default();
+        first.first().is_some_and(|entry| Work::begun(entry).is_some())
     }
 
     /// Waits for entries from `next` on; the last that is there.
@@ -165,10 +183,14 @@ impl Observer {
     }
 
     fn lines(&self, mapper: &mut Mapper, entry: &Entry) -> Vec<Line> {
-        let fits = |happened: &Happened| {
+        let own = |happened: &Happened| {
             happened.event == self.hook.event
+                && !self.hook.steers()
+                && !self.hook.when.named
+                && entry.seq >= self.since
                 && self.hook.when.fits(happened.tool.as_deref(), &happened.paths, &self.around.cwd)
         };
+        let fits = |happened: &Happened| (self.named && happened.job_ends) || own(happened);
         let all = mapper.take(entry).into_iter().filter(fits);
         all.map(|happened| Line { at: at(entry), text: self.line(entry.ts, happened) }).collect()
     }

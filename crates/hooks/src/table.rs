@@ -26,7 +26,7 @@ const PATTERNS_MOST: usize = 64;
 
 const KEYS: [&str; 9] = ["event", "name", "command", "http", "file", "socket", "when", "timeout_s", "strict"];
 const HANDLERS: [&str; 4] = ["command", "http", "file", "socket"];
-const CONDITIONS: [&str; 2] = ["tool", "path"];
+const CONDITIONS: [&str; 3] = ["tool", "path", "job"];
 
 /// One hook while it is read.
 pub(crate) struct Reading<'a> {
@@ -202,6 +202,8 @@ impl Reading<'_> {
             if !CONDITIONS.contains(&word) {
                 let line = line_of(self.text, key.span().start);
                 self.wrong.push((line, unknown("condition", word, &CONDITIONS)));
+            } else if word == "job" {
+                when.named = self.named(event, patterns);
             } else if !event.has_tool() {
                 let why =
                     format!("`{event}` has no {word}, so this hook would never be called: leave it out");
@@ -212,6 +214,16 @@ impl Reading<'_> {
             }
         }
         when
+    }
+
+    /// `job = "named"`.
+    fn named(&mut self, event: Event, value: &Spanned<DeValue<'_>>) -> bool {
+        if event != Event::Job {
+            self.wrong(value, format!("`{event}` has no job: leave it out, or make the event `job`"));
+        } else if value.get_ref().as_str() != Some("named") {
+            self.wrong(value, "`job` is \"named\": only jobs whose mandate names this hook in `notify`");
+        }
+        true
     }
 
     /// One pattern, or a list of them.

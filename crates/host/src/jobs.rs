@@ -4,7 +4,10 @@
 //! Invariant: a wish that the table of states does not know is refused with the state named
 //! (`wishes_are_answered_by_the_table_of_states`).
 
-use minke_client::{Delivery, deliver};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use minke_client::{Delivery, deliver, reach};
 use minke_pod::{Visit, Wish};
 use minke_protocol::{Detail, Method, Set, SetProgress};
 use minke_record::{Actor, ErrorCode, SessionId};
@@ -54,11 +57,18 @@ struct Told {
     detail: Option<String>,
 }
 
+/// A list of jobs, and the same as it goes over a wire.
+#[derive(Debug)]
+pub(crate) struct Listed {
+    value: Value,
+    pub(crate) text: Bytes,
+}
+
 impl Engine {
     /// The newest jobs, the one that changed last first, and how many there are.
     pub(crate) async fn jobs(&self, method: &str, params: Value) -> Result<Value, Fault> {
         match params_of(method, params)? {
-            Newest { limit: None } => self.listed.get(self.list_jobs(LISTED)).await,
+            Newest { limit: None } => Ok(self.newest_jobs().await?.value.clone()),
             Newest { limit: Some(limit) } if (1..=LISTED_MOST).contains(&limit) => {
                 self.list_jobs(limit).await
             }
@@ -66,6 +76,16 @@ impl Engine {
                 Err(Fault::invalid(format!("limit: is {limit}; there are lists of 1 to {LISTED_MOST} jobs")))
             }
         }
+    }
+
+    /// As many as are listed if nobody says, for all who ask now.
+    pub(crate) async fn newest_jobs(&self) -> Result<Arc<Listed>, Fault> {
+        let look = async {
+            let value = self.list_jobs(LISTED).await?;
+            let text = value.to_string().into();
+            Ok(Arc::new(Listed { value, text }))
+        };
+        self.listed.get(look).await
     }
 
     async fn list_jobs(&self, limit: usize) -> Result<Value, Fault> {
@@ -143,10 +163,31 @@ impl Engine {
                     _ => Method::Cancel(said),
                 };
                 change(&self.home, session, (method, Visit::Job { wish, detail }), by).await?;
+                self.told_by_its_pod(session, by).await;
             }
         }
         self.nudge();
         self.job_told(session).await
+    }
+
+    /// Only a pod tells hooks: that of a job whose mandate names some is started for it, and ends again by itself. The
+    /// wish is fulfilled in any case; if no pod can be started now, the next one tells it.
+    async fn told_by_its_pod(&self, session: SessionId, by: &Actor) {
+        let start = crate::look::start(&self.home, session);
+        let names = start.ok().and_then(|start| Mandate::read(start.mandate.as_ref()).ok().flatten());
+        if names.is_none_or(|mandate| mandate.notify.is_empty()) {
+            return;
+        }
+        let woken = async {
+            crate::room::make_way(&self.home, session, by).await?;
+            reach(&self.home, session).await.map_err(Fault::from)
+        };
+        match woken.await {
+            Ok(reached) => self.keep(reached.launched),
+            Err(fault) => {
+                eprintln!("the hooks of job s_{session} are told when its pod lives: {}", fault.message)
+            }
+        }
     }
 
     /// Once more, as a fork of its thread.
@@ -199,6 +240,10 @@ impl Engine {
 
 pub(crate) fn object(home: &minke_client::Home, summary: &Summary) -> Result<Option<Job>, Fault> {
     let Some(session) = summary.session else { return Ok(None) };
+    // Of one that is over it does not matter who holds it.
+    if summary.job.as_ref().is_some_and(|job| job.state.is_final()) {
+        return Ok(summary.job_object(false));
+    }
     let held = match home.store.holder(session) {
         Ok(holder) => holder.is_some(),
         Err(minke_session::StoreError::NotFound { .. }) => return Ok(None),

@@ -15,6 +15,10 @@ const OBJECTIVE_BYTES: usize = 1 << 20;
 /// The longest acceptance command.
 const ACCEPTANCE_BYTES: usize = 64 * 1024;
 
+/// The most hooks that hear of a job, and the longest name of one: as `hooks.toml` has them.
+const NOTIFY_MOST: usize = 64;
+const NOTIFY_BYTES: usize = 256;
+
 /// What a job is for.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Mandate {
@@ -88,10 +92,17 @@ impl Mandate {
         if let Some((key, bytes, most)) = too_long.into_iter().find(|(_, bytes, most)| bytes > most) {
             return Err(format!("`{key}` has {bytes} bytes; at most {most} are possible"));
         }
-        if !mandate.notify.is_empty() {
-            return Err(
-                "`notify` cannot be kept by this version; `minke job run --wait` tells a script".to_owned()
-            );
+        if mandate.notify.len() > NOTIFY_MOST {
+            return Err(format!(
+                "`notify` names {} hooks; at most {NOTIFY_MOST} are possible",
+                mandate.notify.len()
+            ));
+        }
+        if let Some(name) =
+            mandate.notify.iter().find(|name| name.trim().is_empty() || name.len() > NOTIFY_BYTES)
+        {
+            let name: String = name.chars().take(40).collect();
+            return Err(format!("`notify` has {name:?}: a hook's name has 1 to {NOTIFY_BYTES} bytes"));
         }
         if let Some(schedule) = &mandate.schedule {
             schedule.check()?;

@@ -28,6 +28,7 @@ mod kin;
 mod live;
 mod login;
 mod mock;
+mod notified;
 mod pods;
 mod profiles;
 mod prompts;

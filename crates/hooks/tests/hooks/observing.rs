@@ -393,3 +393,68 @@ fn observers_miss_nothing_when_they_are_killed() {
 fn lines_so_far(file: &Path) -> usize {
     std::fs::read(file).map_or(0, |bytes| bytes.iter().filter(|byte| **byte == b'\n').count())
 }
+
+/// The first entry of a job.
+fn job(mandate: serde_json::Value) -> minke_record::SessionStart {
+    minke_record::SessionStart {
+        session: minke_record::SessionId(Ids::new(1_794_766_805_000, 7).next_uuid()),
+        format: 1,
+        version: "0.1.0".to_owned(),
+        name: "job".parse().unwrap(),
+        created_by: minke_record::Actor::person("cli"),
+        cwd: "/w".to_owned(),
+        workspace: "/w".to_owned(),
+        git: None,
+        manifest: serde_json::json!({}),
+        scope: minke_record::Scope::write("/w"),
+        mandate: Some(mandate),
+        metadata: None,
+        parent: None,
+        from: None,
+    }
+}
+
+fn states(file: &Path) -> Vec<String> {
+    lines(file).iter().map(|line| line["event"]["state"].as_str().unwrap_or("-").to_owned()).collect()
+}
+
+#[tokio::test]
+async fn ends_of_a_job_are_told_to_those_its_mandate_names_also_if_nobody_lived_then() {
+    let home = Home::new();
+    let (named, all, other) = (home.at("named.jsonl"), home.at("all.jsonl"), home.at("other.jsonl"));
+    let hook = |name: &str, when: &str, file: &Path| {
+        format!("[[hook]]\nname = \"{name}\"\nevent = \"job\"\n{when}\nfile = \"{}\"\n", file.display())
+    };
+    let only = "when = { job = \"named\" }";
+    let hooks =
+        home.hooks(&(hook("named", only, &named) + &hook("all", "", &all) + &hook("other", only, &other)));
+    let log = Log::default();
+    log.push(job(serde_json::json!({ "objective": "tidy up", "notify": ["named"] })));
+    let change = |state| minke_record::StateChange {
+        state,
+        on: None,
+        until: None,
+        reason: Some("later".to_owned()),
+        by: None,
+        firing: None,
+    };
+    // Nobody lived when it was paused.
+    log.push(change(minke_record::StateWord::Paused));
+    let from = 2;
+    let observing =
+        || Observing { from, notify: vec!["named".to_owned(), "gone".to_owned()], ..log.observing(&home) };
+    let told = Told::default();
+    let observers = hooks.observe(told.to(observing()));
+    assert_eq!(told.with("names the hook gone"), 1);
+    observers.committed(log.push(change(minke_record::StateWord::Queued)));
+    observers.committed(log.push(change(minke_record::StateWord::Abandoned)));
+    assert_eq!(observers.stop(LONG).await, Vec::new());
+    assert_eq!(states(&named), ["paused", "cancelled"]);
+    assert_eq!(states(&all), ["queued", "cancelled"]);
+    assert!(!other.exists());
+    // The next life tells nothing twice.
+    hooks.observe(observing()).stop(LONG).await;
+    assert_eq!((states(&named).len(), states(&all).len()), (2, 2));
+    let event = &lines(&named)[1]["event"];
+    assert_eq!((event["objective"].as_str(), event["phase"].as_str()), (Some("tidy up"), Some("cancelled")));
+}

@@ -210,6 +210,7 @@ impl Log {
             cursors: home.at("state/hooks/session"),
             from: 0,
             head: self.0.lock().unwrap().last().map(|entry| entry.seq),
+            notify: Vec::new(),
             tell: Arc::new(|_| {}),
         }
     }
