@@ -209,6 +209,7 @@ stories! {
     a_job_that_is_not_restarted_rests,
     a_job_that_waits_is_paused,
     a_job_without_a_model_rests,
+    the_waits_of_a_job_double,
     a_schedule_runs_nothing_itself,
     a_parent_limits_its_child,
     a_question_expires,
