@@ -14,3 +14,4 @@ mod world;
 
 mod one;
 mod two;
+mod wire;

@@ -1,5 +1,6 @@
-//! Two hosts on one database: stopped past their leases, killed, the server dying every few seconds. Each job completes
-//! once, no entry stands under an old fence, and nothing acknowledged is lost.
+//! Two hosts on one database: stopped past their leases, cut off from it, killed, the server dying every few seconds. Each
+//! job completes once, each command ran once at most, no entry stands under an old fence, and nothing acknowledged is
+//! lost.
 
 use std::time::{Duration, Instant};
 
@@ -8,24 +9,29 @@ use serde_json::Value;
 
 use crate::http::Host;
 use crate::server::Server;
-use crate::world::World;
+use crate::wire::Wire;
+use crate::world::{World, commands_are_held};
 
 /// How long a lease holds here; a stopped host is left alone for longer.
 const LEASE_MS: u64 = 6_000;
 const STOPPED: Duration = Duration::from_millis(LEASE_MS + 2_000);
 /// So many troubles there are at least: each of them for each side, and with a thousand jobs one every few seconds.
 fn rounds() -> usize {
-    if jobs() > 100 { 60 } else { 6 }
+    if jobs() > 100 { 60 } else { 8 }
 }
 
 /// Between two later ones.
 const QUIET: Duration = Duration::from_secs(4);
 
 /// Slow enough to be met at work; a thousand of them may be quicker.
-fn script() -> String {
+fn script(commands: bool) -> String {
     let pace = if jobs() > 100 { 60 } else { 400 };
-    format!("loop = true\n[[turn]]\npace_ms = {pace}\n{WORDS}")
+    let call = if commands { CALL } else { "" };
+    format!("loop = true\n{call}[[turn]]\npace_ms = {pace}\n{WORDS}")
 }
+
+/// Leaves a line where the job works.
+const CALL: &str = "[[turn]]\n[[turn.call]]\ntool = \"Bash\"\nargs = { command = \"echo ran >> ran\" }\n";
 
 const WORDS: &str = r#"text = ["one ", "two ", "three ", "four ", "five ", "six ", "seven ", "eight ", "nine ", "ten."]
 "#;
@@ -38,16 +44,17 @@ fn jobs() -> usize {
 /// A home with its host.
 struct Side {
     world: World,
+    wire: Wire,
     host: Option<Host>,
 }
 
 impl Side {
-    fn new(server: &Server) -> Side {
-        let lease = LEASE_MS.to_string();
-        let world = World::new().with("MINKE_STORE", &server.address()).with("MINKE_STORE_LEASE_MS", &lease);
-        world.write("s.toml", &script());
+    fn new(server: &Server, commands: bool) -> Side {
+        let (lease, wire) = (LEASE_MS.to_string(), Wire::to(server.home()));
+        let world = World::new().with("MINKE_STORE", &wire.address()).with("MINKE_STORE_LEASE_MS", &lease);
+        world.write("s.toml", &script(commands));
         let host = Some(Host::start(&world, &["--idle", "0"]));
-        Side { world, host }
+        Side { world, wire, host }
     }
 
     fn begin(&self, number: usize) -> String {
@@ -90,6 +97,12 @@ impl Side {
         all.len()
     }
 
+    fn cut_off_past_its_lease(&self) {
+        self.wire.cut();
+        std::thread::sleep(STOPPED);
+        self.wire.mend();
+    }
+
     /// Until one of its pods is at work, but not for long: the other side may have taken everything.
     fn busy(&self) {
         let patience = Instant::now() + Duration::from_secs(5);
@@ -111,6 +124,33 @@ fn ended_or(sent: rustix::io::Result<()>) {
     assert!(matches!(sent, Ok(()) | Err(rustix::io::Errno::SRCH)), "{sent:?}");
 }
 
+/// A call that has ended well left its line; one whose end nobody saw may have left one; no call left two.
+fn each_call_ran_once_at_most(server: &Server, sides: &[Side; 2], ids: &[String]) {
+    let sql = format!(
+        "select string_agg(s.name || ' ' || (select count(*) from minke.entry e join minke.file f on f.key = e.file,
+             lateral (select convert_from(e.line, 'UTF8')::jsonb as j) l
+             where f.session = s.key and f.kind = 'log' and j ->> 'kind' = 'tool_dispatch') || ' ' ||
+            (select count(*) from minke.entry e join minke.file f on f.key = e.file,
+             lateral (select convert_from(e.line, 'UTF8')::jsonb as j) l
+             where f.session = s.key and f.kind = 'log' and j ->> 'kind' = 'tool_result'
+               and j ->> 'outcome' = 'done'), E'\\n')
+         from minke.session s where starts_with(s.name, 'sessions/')"
+    );
+    let (mut dispatched, mut ran) = (0, 0);
+    for row in server.ask(&sql).lines() {
+        let words: Vec<&str> = row.split_whitespace().collect();
+        let id = words[0].trim_start_matches("sessions/");
+        let number = ids.iter().position(|known| known == id).unwrap();
+        let (calls, done): (usize, usize) = (words[1].parse().unwrap(), words[2].parse().unwrap());
+        let left = sides[number % 2].world.work().join(format!("w{number}/ran"));
+        let lines = std::fs::read_to_string(left).unwrap_or_default().lines().count();
+        assert!((done..=calls).contains(&lines), "{row}: its commands ran {lines} times");
+        (dispatched, ran) = (dispatched + calls, ran + lines);
+    }
+    assert!(ran >= ids.len() / 2, "hardly any command ran: {ran}");
+    println!("{dispatched} commands were begun, {ran} ran");
+}
+
 const COMPLETED: &str = "
     select s.name, count(*) filter (where j ->> 'kind' = 'run_completed' and j ->> 'result' = 'finished')
     from minke.session s
@@ -121,7 +161,8 @@ const COMPLETED: &str = "
 #[test]
 fn two_hosts_on_one_database_complete_every_job_once_whatever_dies() {
     let Some(server) = Server::start() else { return };
-    let mut sides = [Side::new(&server), Side::new(&server)];
+    let commands = commands_are_held("two_hosts_on_one_database_complete_every_job_once_whatever_dies");
+    let mut sides = [Side::new(&server, commands), Side::new(&server, commands)];
     let (count, rounds) = (jobs(), rounds());
     let mut ids: Vec<String> = Vec::new();
     let done = |server: &Server| -> usize {
@@ -138,13 +179,17 @@ fn two_hosts_on_one_database_complete_every_job_once_whatever_dies() {
                 (ids.len()..count * (round + 1) / rounds).map(|number| sides[number % 2].begin(number)),
             );
         }
-        let side = &mut sides[round / 3 % 2];
+        let side = &mut sides[round / 4 % 2];
         side.busy();
-        match round % 3 {
+        match round % 4 {
             0 => seen.push_str(&format!("{} stopped past their lease; ", side.stopped_past_its_lease())),
             1 => {
                 server.restart();
                 seen.push_str("the server died; ");
+            }
+            2 => {
+                side.cut_off_past_its_lease();
+                seen.push_str("one was cut off; ");
             }
             _ => seen.push_str(&format!("{} killed; ", side.killed())),
         }
@@ -175,6 +220,9 @@ fn two_hosts_on_one_database_complete_every_job_once_whatever_dies() {
             server.ask(&format!("select count(*) from minke.session where name = 'sessions/{id}'")),
             "1"
         );
+    }
+    if commands {
+        each_call_ran_once_at_most(&server, &sides, &ids);
     }
     for side in &mut sides {
         side.signal(Signal::KILL);
