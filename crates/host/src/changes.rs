@@ -68,16 +68,17 @@ impl Engine {
 
     pub(crate) async fn goal_set(&self, goal: GoalSet, by: &Actor) -> Result<Answer, Fault> {
         let session = self.session(&goal.thread_id, &Override::default())?;
-        if goal.budget.is_some() {
-            return Err(Fault::invalid(
-                "goal_set: budget: a goal has no budget of its own; the thread's budget bounds it (`minke budget`)",
-            ));
-        }
         let objective = goal.objective.trim().to_owned();
         if objective.is_empty() || objective.len() > OBJECTIVE_BYTES {
             return Err(Fault::invalid(format!("objective: has 1 to {OBJECTIVE_BYTES} bytes")));
         }
         self.maker.without_secrets(&[&objective])?;
+        // First, so that nothing is begun for the goal that it would not allow.
+        if let Some(budget) = goal.budget {
+            let left = Visit::Config { key: "budget".to_owned(), value: budget.clone() };
+            let set = Set { budget: Some(budget), ..Set::default() };
+            change(&self.home, session, (Method::Set(Box::new(set)), left), by).await?;
+        }
         let set = Set { goal: Some(Some(objective.clone())), ..Set::default() };
         let left = Visit::Goal(Some(objective));
         change(&self.home, session, (Method::Set(Box::new(set)), left), by).await?;

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::Child;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use bytes::Bytes;
 use minke_client::{Home, Launched};
 use minke_pod::State;
 use minke_record::{Actor, Blob, ErrorCode, InputSegment, Item, SessionId};
@@ -73,7 +74,7 @@ pub struct Engine {
     started: Arc<Mutex<Vec<Child>>>,
     pub(crate) quiet: QuietPlaces,
     /// The list of jobs, for many who ask for it at once.
-    pub(crate) listed: Arc<Shared<Value>>,
+    pub(crate) listed: Arc<Shared<Arc<crate::jobs::Listed>>>,
     /// What whoever looks after jobs is told and tells.
     pub(crate) keeper: Arc<crate::keeper::Keeper>,
     pub(crate) failing: Arc<crate::firing::Failing>,
@@ -133,6 +134,17 @@ impl Engine {
         match method.strip_prefix("thread/") {
             Some(kind) => KINDS.contains(&kind),
             None => Engine::METHODS.contains(&method),
+        }
+    }
+
+    /// The answer as it goes over a wire. What many ask for at once is also written once.
+    pub(crate) async fn written(&self, method: &str, params: Value, by: &Actor) -> Result<Bytes, Fault> {
+        match method {
+            "jobs" | "status" if params.as_object().is_some_and(serde_json::Map::is_empty) => {
+                self.reap();
+                Ok(self.newest_jobs().await?.text.clone())
+            }
+            _ => Ok(self.call(method, params, by).await?.to_string().into()),
         }
     }
 

@@ -266,6 +266,9 @@ pub fn visit(state: &State, at: Moment, visitor: Visitor, visit: Visit) -> Resul
             }
         }
         Visit::Config { key, value } => {
+            if key == crate::budget::KEY {
+                pod.may_set_budget(&value, &by)?;
+            }
             pod.note(&mut m, ConfigChanged { key, value, by });
         }
         Visit::Goal(goal) => {

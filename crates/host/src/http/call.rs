@@ -7,6 +7,7 @@ use axum::extract::{FromRequestParts, Query, RawPathParams, Request};
 use axum::http::header::{CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS};
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
 use minke_record::{Actor, ErrorCode};
 use serde_json::{Map, Value, json};
 
@@ -23,7 +24,7 @@ pub(crate) fn asker() -> Actor {
 pub(crate) async fn answer(door: Arc<Door>, route: &'static Route, request: Request) -> Response {
     let response = match params(&door, route, request).await {
         Ok(params) => match called(&door, route.method, params).await {
-            Ok(answer) => json(StatusCode::OK, &answer),
+            Ok(answer) => typed(StatusCode::OK, "application/json", answer),
             Err(fault) => fault_response(&fault),
         },
         Err(response) => *response,
@@ -33,14 +34,14 @@ pub(crate) async fn answer(door: Arc<Door>, route: &'static Route, request: Requ
 }
 
 /// Carries a request out, to its end: a client that goes away in the middle takes nothing of it back.
-async fn called(door: &Door, method: &'static str, params: Value) -> Result<Value, Fault> {
+async fn called(door: &Door, method: &'static str, params: Value) -> Result<Bytes, Fault> {
     let Ok(place) = door.calls.clone().try_acquire_owned() else {
         let why = format!("{CALLS} requests are being answered; come back when some are");
         return Err(Fault::new(ErrorCode::TooMany, why));
     };
     let engine = door.engine.clone();
     let call = tokio::spawn(async move {
-        let answer = engine.call(method, params, &asker()).await;
+        let answer = engine.written(method, params, &asker()).await;
         drop(place);
         answer
     });
@@ -119,8 +120,8 @@ pub(crate) fn json(status: StatusCode, value: &Value) -> Response {
     typed(status, "application/json", value.to_string())
 }
 
-fn typed(status: StatusCode, kind: &'static str, text: String) -> Response {
-    let mut response = (status, text).into_response();
+fn typed(status: StatusCode, kind: &'static str, text: impl Into<Body>) -> Response {
+    let mut response = (status, text.into()).into_response();
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static(kind));
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));

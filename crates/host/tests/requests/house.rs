@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use minke_client::Home;
 use minke_host::{Engine, Fault, Maker, NewThread};
 use minke_pod::{Moment, NewSession, State, new_session};
-use minke_record::{Actor, ErrorCode, Ids, InputSegment, Scope, SessionId};
+use minke_record::{Actor, ErrorCode, Ids, InputSegment, Kind, Scope, SessionId};
 use minke_registry::{Paths, Surroundings};
 use minke_session::{FileStore, RealDisk};
 use serde_json::{Value, json};
@@ -55,6 +55,17 @@ impl House {
         let mut params = fields;
         params["kind"] = json!(kind);
         async move { self.ask("thread", params).await }
+    }
+
+    /// The budget that was last set in a thread.
+    pub(crate) fn budget(&self, id: &str) -> Value {
+        let session = id.trim_start_matches("s_").parse().unwrap();
+        let entries = self.home.store.reader(session).unwrap().page(0, 1_000, 1 << 20).unwrap().entries;
+        let budgets = entries.into_iter().filter_map(|sealed| match sealed.entry.kind {
+            Kind::ConfigChanged(changed) if changed.key == "budget" => Some(changed.value),
+            _ => None,
+        });
+        budgets.last().unwrap_or_default()
     }
 
     pub(crate) async fn start(&self, name: &str) -> String {

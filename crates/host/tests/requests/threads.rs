@@ -157,7 +157,7 @@ async fn what_is_not_asked_for_is_refused_by_name() {
         ("message", json!({ "thread_id": id, "input": 7 }), "input"),
         ("message", json!({ "thread_id": id, "input": "x", "mode": "shout" }), "mode"),
         ("message", json!({ "thread_id": id, "input": format!("it is {SECRET}") }), "secret"),
-        ("goal_set", json!({ "thread_id": id, "objective": "x", "budget": { "tokens": 1 } }), "budget"),
+        ("goal_set", json!({ "thread_id": id, "objective": "x", "budget": { "tokens": "many" } }), "budget"),
         ("goal_set", json!({ "thread_id": id, "objective": "  " }), "objective"),
         ("goal_set", json!({ "thread_id": id, "objective": SECRET }), "secret"),
         ("checkpoint_save", json!({ "thread_id": id, "checkpoint_id": "latest" }), "latest"),
@@ -352,4 +352,17 @@ async fn the_catalog_and_the_configuration_come_from_the_binary() {
         let fault = house.ask(method, params.clone()).await.unwrap_err();
         assert_eq!(fault.code, ErrorCode::NotFound, "{method} {params}: {fault:?}");
     }
+}
+
+#[tokio::test]
+async fn a_goal_brings_the_budget_of_its_thread() {
+    let house = House::new();
+    let id = house.start("one").await;
+    let goal = |budget: Value| json!({ "thread_id": id, "objective": "x", "budget": budget });
+    house.thread("goal_set", goal(json!({ "tokens": 5_000 }))).await.unwrap();
+    assert_eq!(house.budget(&id), json!({ "tokens": 5_000 }));
+    // Nothing of what is refused is kept.
+    let refused = house.thread("goal_set", goal(json!({ "token": 1 }))).await.unwrap_err();
+    assert!(refused.message.contains("budget"), "{}", refused.message);
+    assert_eq!(house.budget(&id), json!({ "tokens": 5_000 }));
 }
