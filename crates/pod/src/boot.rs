@@ -118,7 +118,7 @@ impl Pod {
                 return self.resume_by_itself(m, last.by);
             }
         }
-        if waits && (woken || !self.state.facts.held) {
+        if waits && (woken || !(self.state.facts.held || self.job_rests())) {
             // Waking with an input is `run` with mode `queue`: it starts, whatever was paused. An input that was taken
             // while the pod was about to stop has been waiting for this boot.
             self.start_queued(m);

@@ -208,6 +208,7 @@ stories! {
     a_job_that_is_never_accepted_fails,
     a_job_that_is_not_restarted_rests,
     a_job_that_waits_is_paused,
+    a_paused_job_is_not_begun_by_who_looks_at_it,
     a_job_without_a_model_rests,
     the_waits_of_a_job_double,
     a_schedule_runs_nothing_itself,
