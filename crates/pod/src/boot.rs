@@ -118,7 +118,9 @@ impl Pod {
                 return self.resume_by_itself(m, last.by);
             }
         }
-        if waits && (woken || !(self.state.facts.held || self.job_rests())) {
+        // Who wakes a paused job to look at it does not begin it.
+        let of_a_paused_job = self.job_rests() && self.only_its_job_waits();
+        if waits && !of_a_paused_job && (woken || !self.state.facts.held) {
             // Waking with an input is `run` with mode `queue`: it starts, whatever was paused. An input that was taken
             // while the pod was about to stop has been waiting for this boot.
             self.start_queued(m);

@@ -69,6 +69,11 @@ impl Pod {
         })
     }
 
+    /// Whether nobody but the job itself has something to say.
+    pub(crate) fn only_its_job_waits(&self) -> bool {
+        self.state.facts.queue.iter().all(|queued| queued.from.actor == ActorKind::Job)
+    }
+
     /// What every step ends with.
     pub(crate) fn watch_job(&mut self, m: &mut Making) {
         if self.life.boot.is_none() || self.state.facts.job.is_none() {
