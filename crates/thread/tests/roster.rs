@@ -3,7 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use minke_record::SessionId;
-use minke_thread::{Candidate, Need, Plan, Room, plan};
+use minke_thread::{Candidate, Need, Plan, Room, Summary, plan};
 
 fn id(number: u32) -> SessionId {
     format!("01970000-0000-7000-8000-{number:012}").parse().unwrap()
@@ -63,4 +63,16 @@ fn times_are_waited_for_and_ends_need_no_room() {
     let none = Room { running: 0, ..WIDE };
     assert_eq!(plan(&jobs, none, 499), Plan { start: vec![id(2)], next: Some(500), crowded: false });
     assert_eq!(plan(&jobs, WIDE, 600), Plan { start: vec![id(2), id(0)], next: Some(900), crowded: false });
+}
+
+#[test]
+fn a_job_whose_log_is_damaged_is_never_begun() {
+    let mandate = serde_json::json!({ "objective": "x" });
+    let mut summary = Summary::default();
+    summary.session = Some(id(1));
+    summary.job = minke_thread::work::of(Some(&mandate), 0, 0);
+    summary.mandate = Some(mandate);
+    assert_eq!(summary.candidate(false, 0).unwrap().need, Need::Begin);
+    summary.damaged = Some("line 3".to_owned());
+    assert_eq!(summary.candidate(false, 0).unwrap().need, Need::Nothing);
 }

@@ -344,7 +344,7 @@ fn a_job_whose_log_is_damaged_needs_attention_and_is_never_begun() {
         let log = std::fs::read_to_string(
             world.home().join("data/sessions").join(id.trim_start_matches("s_")).join("log.jsonl"),
         );
-        assert!(!log.unwrap().contains("\"as\":\"pod\""), "nobody had a pod");
+        assert!(!log.unwrap().contains("\"holder\":\"pod\""), "nobody had a pod");
     }
     assert_eq!(job(&world, &first)["status"], "paused");
     let shown = world.run(&["job", "show", &second]);
