@@ -77,6 +77,7 @@ pub(crate) struct Fold {
     pub(crate) heard: BTreeMap<CallId, BTreeMap<String, u64>>,
     /// Entries about something that stands in an older page: they are taken again when that page comes.
     pub(crate) loose: VecDeque<Entry>,
+    pub(crate) loose_bytes: u64,
     /// The numbers of those that made a block, for want of the one they belong to.
     pub(crate) loose_at: BTreeSet<u64>,
 }
@@ -281,7 +282,6 @@ impl Conversation {
         fold.asks.retain(|_, id| id.seq >= first);
         fold.children.retain(|_, id| id.seq >= first);
         fold.ended = fold.ended.filter(|id| id.seq >= first);
-        fold.loose.retain(|entry| entry.seq >= first);
         fold.loose_at.retain(|seq| *seq >= first);
         if let Some(run) = &mut fold.run {
             let all = run.inputs.len();

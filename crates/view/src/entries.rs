@@ -21,8 +21,9 @@ use crate::tell;
 const SPENT: &str = "the budget is spent";
 /// Requests that are remembered until they end.
 const REQUESTS: usize = 16;
-/// Entries that wait for an older page.
+/// Entries that wait for an older page, and about how many bytes of them.
 const LOOSE: usize = 4_096;
+const LOOSE_BYTES: u64 = 16 * 1024 * 1024;
 
 impl Conversation {
     pub(crate) fn take(&mut self, entry: &Entry) {
@@ -151,9 +152,14 @@ impl Conversation {
         if self.fold.loose.back().is_some_and(|last| last.seq == entry.seq) {
             return;
         }
-        self.fold.loose.push_back(entry.clone());
-        while self.fold.loose.len() > LOOSE {
-            self.fold.loose.pop_front();
+        let fold = &mut self.fold;
+        fold.loose.push_back(entry.clone());
+        fold.loose_bytes = fold.loose_bytes.saturating_add(weight(entry));
+        while fold.loose.len() > LOOSE || (fold.loose_bytes > LOOSE_BYTES && fold.loose.len() > 1) {
+            // What it made for want of the older page stays as it is.
+            let Some(oldest) = fold.loose.pop_front() else { break };
+            fold.loose_bytes = fold.loose_bytes.saturating_sub(weight(&oldest));
+            fold.loose_at.remove(&oldest.seq);
         }
     }
 
@@ -168,7 +174,10 @@ impl Conversation {
         self.fold.run_known = true;
         self.standing.name = e.name.to_string();
         if let Some(from) = &e.from {
-            let text = format!("forked from s_{} at entry {}", from.session, from.seq);
+            let text = format!(
+                "forked from s_{} at entry {}: what was said before stands there, and the agent knows it",
+                from.session, from.seq
+            );
             self.notice(entry, NoticeKind::Change, &text);
         }
     }
@@ -571,6 +580,32 @@ impl Conversation {
     pub(crate) fn actor(&self, actor: Option<&Actor>) -> Option<String> {
         actor.map(|actor| tell::by_whom(actor, self.parent()))
     }
+}
+
+/// About how much an entry holds.
+fn weight(entry: &Entry) -> u64 {
+    const REST: u64 = 512;
+    let item = |item: &Item| match item {
+        Item::Message { content, .. } => texts(content).map(Text::bytes).fold(0, u64::saturating_add),
+        Item::Reasoning { text, .. } => text.bytes(),
+        Item::ToolCall { arguments, .. } => arguments.bytes(),
+        Item::ToolResult { content, .. } => content.as_ref().map_or(0, Text::bytes),
+        Item::Unknown => 0,
+    };
+    let bytes = match &entry.kind {
+        Kind::AssistantItem(e) => item(&e.item),
+        Kind::ToolResult(e) => item(&e.item),
+        Kind::ToolDispatch(e) => {
+            let diff = e.preview.as_ref().and_then(|preview| preview.diff.as_ref()).map_or(0, String::len);
+            let command = e.action.command.as_ref().map_or(0, String::len);
+            (diff + command) as u64 + e.arguments.as_ref().map_or(0, Text::bytes)
+        }
+        Kind::UserInput(e) => tell::said(&e.segments).0.len() as u64,
+        Kind::Inbox(e) => e.message.as_ref().map_or(0, Text::bytes),
+        // Of these none holds much.
+        _ => 0,
+    };
+    bytes.saturating_add(REST)
 }
 
 /// Blocks that one item can make.

@@ -119,6 +119,7 @@ impl Conversation {
         }
         fold.left.extend(older.left);
         fold.loose = older.loose;
+        fold.loose_bytes = older.loose_bytes;
         fold.loose_at = older.loose_at;
         match (&mut fold.run, older.run) {
             (Some(run), Some(older)) if run.id == older.id => {

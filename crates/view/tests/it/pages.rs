@@ -71,6 +71,23 @@ fn a_page_that_does_not_fit_changes_nothing() {
     assert_eq!(conversation.changed(), Some(0));
 }
 
+/// Results of calls that nobody has ever seen are not kept aside without end, and are not lost when a page comes.
+#[test]
+fn what_waits_for_an_older_page_is_bounded() {
+    let mut log = Log::begins();
+    log.says("x").asks_model(0);
+    let begins = log.entries.len();
+    let said = "o".repeat(50_000);
+    for at in 0..600 {
+        log.add(result(&format!("c{at}"), "done", &said, "done"));
+    }
+    let mut conversation = folded(&log.entries[begins..]);
+    assert_eq!(conversation.blocks().len(), 600);
+    assert!(matches!(conversation.prepend(&log.entries[..begins]), Prepended::Taken { .. }));
+    assert_eq!(conversation.blocks().len(), 601);
+    assert_eq!(plain(&conversation), plain(&folded(&log.entries)));
+}
+
 /// A call that began long ago ends when its beginning is no longer held; read again, it has its end.
 #[test]
 fn what_is_given_up_can_be_read_again() {
