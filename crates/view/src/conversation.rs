@@ -1,7 +1,7 @@
 //! The conversation: entries and live events in, blocks and a standing out.
 //!
-//! Here: the door. What an entry does is in `entries` (calls in `calls`, children in `family`), what live news do in
-//! `live`, older pages in `older`, the standing that a carry tells in `facts`.
+//! Here: the door. What an entry does is in `entries` and what it names, what live news do in `live`, older pages in
+//! `older`, the standing that a carry tells in `facts`.
 //!
 //! **Memory.** At most [`Conversation::BLOCKS`] blocks and [`Conversation::BYTES`] bytes of text are held. What grows at
 //! the end pushes out the oldest quarter; [`Conversation::older`] then says from where it is to be read again. Of a

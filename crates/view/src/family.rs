@@ -4,7 +4,7 @@ use minke_record::{Ask, Child, ChildEnd, ChildOutcome, ChildSpent, Entry, PodEve
 
 use crate::block::{AskCard, Body, ChildCard, NoticeKind};
 use crate::conversation::Conversation;
-use crate::entries::micros;
+use crate::reply::micros;
 use crate::standing;
 use crate::tell;
 
