@@ -505,7 +505,14 @@ fn older_entries_are_read_when_the_beginning_is_reached() {
         let item = json!({ "kind": "message", "role": "assistant", "content": [{ "kind": "text", "text": format!("older {seq}") }] });
         json!({ "seq": seq, "ts": 1, "run": RUN, "kind": "assistant_item", "call": 0, "item": item, "h": H })
     };
-    room.accept(*token, json!({ "entries": (501..=1_000).map(entry).collect::<Vec<_>>() }));
+    // So many do not fit a frame: it is asked for fewer.
+    room.accept(*token, json!({ "entries": (501..=600).map(entry).collect::<Vec<_>>(), "next_seq": 601 }));
+    let asked = room.ordered();
+    let [Do::Send { token, method: Method::Read(read) }] = asked.as_slice() else {
+        panic!("again: {asked:?}")
+    };
+    assert_eq!((read.from_seq, read.limit), (751, 250));
+    room.accept(*token, json!({ "entries": (751..=1_000).map(entry).collect::<Vec<_>>() }));
     room.shows("reply 0");
     room.press("pageup");
     room.shows("older 1000");

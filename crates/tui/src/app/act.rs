@@ -134,12 +134,12 @@ impl App {
     }
 
     /// The page before what is there.
-    fn read_older(&mut self) {
+    pub(super) fn read_older(&mut self) {
         let Some(talk) = &mut self.talk else { return };
         let first = talk.conversation.older();
         let Some(first) = first.filter(|_| !talk.reading && !talk.full && talk.is_joined()) else { return };
         talk.reading = true;
-        let from_seq = first.saturating_sub(PAGE);
+        let from_seq = first.saturating_sub(talk.page.min(PAGE));
         let limit = usize::try_from(first - from_seq).unwrap_or(usize::MAX);
         let read = minke_protocol::Read { from_seq, limit, kinds: None };
         self.send(Method::Read(read), Pending::Older);

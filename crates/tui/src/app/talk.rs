@@ -41,6 +41,8 @@ pub(super) struct Talk {
     pub(super) fresh: bool,
     /// An older page is under way.
     pub(super) reading: bool,
+    /// How many entries the next one is asked for: fewer, when so many did not fit a frame.
+    pub(super) page: u64,
     /// No older page is taken any more: as much is held as may be.
     pub(super) full: bool,
     toggled: BTreeSet<BlockId>,
@@ -58,6 +60,7 @@ impl Talk {
             asked: None,
             fresh: true,
             reading: false,
+            page: PAGE,
             full: false,
             toggled: BTreeSet::new(),
             deaths: Vec::new(),

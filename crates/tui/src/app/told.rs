@@ -156,12 +156,20 @@ impl App {
                 let reply = self.read::<ReadReply>(data);
                 let Some(talk) = &mut self.talk else { return };
                 talk.reading = false;
-                // A page that does not fit was asked for by another conversation.
-                if let Some(reply) = reply
-                    && talk.conversation.prepend(&reply.entries) == Prepended::Full
-                {
-                    talk.full = true;
-                    self.say("no more is held here: `minke log show` has what is older");
+                let Some(reply) = reply else { return };
+                match talk.conversation.prepend(&reply.entries) {
+                    Prepended::Taken { .. } => talk.page = talk.page.saturating_mul(2),
+                    Prepended::Full => {
+                        talk.full = true;
+                        self.say("no more is held here: `minke log show` has what is older");
+                    }
+                    // So many entries do not fit a frame, and the newest of them were left out: fewer fit.
+                    Prepended::DoesNotFit if reply.next_seq.is_some() && talk.page > 1 => {
+                        talk.page = talk.page.min(super::talk::PAGE) / 2;
+                        self.read_older();
+                    }
+                    // It was asked for by another conversation.
+                    Prepended::DoesNotFit => {}
                 }
             }
             Pending::Completions { sigil, rest } => {
