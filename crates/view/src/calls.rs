@@ -151,6 +151,23 @@ impl Conversation {
         self.touch(id, entry, |body| end.put(body));
     }
 
+    /// What ran in an earlier life of the pod does not run any more; what came of it is not known yet.
+    pub(crate) fn calls_cut_off(&mut self, entry: &Entry) {
+        self.fold.heard.clear();
+        self.fold.behind.clear();
+        // Calls of older pages too.
+        self.keep_loose(entry);
+        for id in self.fold.calls.values().copied().collect::<Vec<_>>() {
+            if matches!(self.blocks.body(id), Some(Body::Call(call)) if call.state == CallState::Running) {
+                self.touch(id, entry, |body| {
+                    if let Body::Call(call) = body {
+                        call.state = CallState::Waiting;
+                    }
+                });
+            }
+        }
+    }
+
     /// A result that came along with a history from elsewhere.
     pub(crate) fn result_came(&mut self, item: &Item, entry: &Entry) {
         let Item::ToolResult { call_id, summary, content, is_error, blob, .. } = item else { return };

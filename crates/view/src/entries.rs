@@ -150,8 +150,7 @@ impl Conversation {
             return;
         }
         self.reply_over();
-        self.fold.heard.clear();
-        self.fold.behind.clear();
+        self.calls_cut_off(entry);
         // Only a run that nobody ended says that the pod did not stop by itself.
         if self.fold.run.is_some() {
             self.notice(entry, NoticeKind::Opened, "the pod was started again");

@@ -120,7 +120,9 @@ impl Conversation {
         fold.left.extend(older.left);
         fold.loose = older.loose;
         fold.loose_bytes = older.loose_bytes;
+        // What was made here with all that it needs is not made anew because a page knows less.
         fold.loose_at = older.loose_at;
+        fold.loose_at.retain(|seq| *seq < first || loose_at.contains(seq));
         match (&mut fold.run, older.run) {
             (Some(run), Some(older)) if run.id == older.id => {
                 run.inputs.splice(..0, older.inputs);

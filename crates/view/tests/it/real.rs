@@ -24,7 +24,7 @@ fn settled(conversation: &Conversation) -> Vec<Block> {
     blocks.retain(|block| !block.id.live);
     for block in &mut blocks {
         if let Body::Call(call) = &mut block.body
-            && call.state == minke_view::CallState::Running
+            && !matches!(call.state, minke_view::CallState::Ended(_))
         {
             call.output = minke_view::Tail::default();
             call.exit = None;

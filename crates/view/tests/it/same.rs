@@ -40,6 +40,7 @@ pub(crate) fn sent(entries: &[Entry], chance: &mut Chance) -> Vec<Frame> {
                 }
             }
             Kind::LlmEnd(_) => flight.blocks.clear(),
+            Kind::Opened(_) => flight = InFlight::default(),
             _ => {}
         }
         out.extend(events(entry).into_iter().map(|event| match event {
@@ -188,7 +189,7 @@ proptest! {
             let mut blocks = plain(conversation);
             for block in &mut blocks {
                 if let minke_view::Body::Call(call) = &mut block.body
-                    && call.state == minke_view::CallState::Running
+                    && !matches!(call.state, minke_view::CallState::Ended(_))
                 {
                     call.output = minke_view::Tail::default();
                     call.exit = None;

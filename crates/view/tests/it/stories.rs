@@ -251,6 +251,24 @@ fn a_killed_pod_says_that_it_was_started_again() {
 }
 
 #[test]
+fn what_ran_when_a_pod_was_killed_does_not_run_for_ever() {
+    let mut log = Log::begins();
+    log.says("x")
+        .asks_model(0)
+        .model(0, tool_call("c1", "Bash", &json!({ "command": "sleep" })))
+        .model_ends(0);
+    log.add(dispatch("c1", "Bash", &json!({ "command": "sleep" })));
+    assert_eq!(log.words()[1], "call: Bash sleep [running]");
+    log.add(json!({
+        "kind": "opened", "epoch": 2, "pid": 2, "boot_id": "b", "host": "h", "version": "0", "as": "pod",
+    }));
+    log.ends("interrupted");
+    assert_eq!(log.words()[1], "call: Bash sleep [waiting]");
+    log.add(result("c1", "interrupted; it may or may not have taken effect", "", "lost"));
+    assert_eq!(log.words()[1], "call: Bash sleep [lost]");
+}
+
+#[test]
 fn a_failed_run_says_why() {
     let mut log = Log::begins();
     log.says("x")
