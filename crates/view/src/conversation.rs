@@ -24,7 +24,7 @@ use minke_record::{AskId, CallId, Entry, Millis, Position, QueueId, RunId, Sessi
 
 use crate::block::{Answered, Block, BlockId, Body, Notice, NoticeKind, Words};
 use crate::standing::Standing;
-use crate::store::Blocks;
+use crate::store::{Blocks, size};
 use crate::tell;
 
 /// A session as a person reads it.
@@ -234,23 +234,25 @@ impl Conversation {
 
     /// An alert that stands in no log. It keeps its place.
     pub(crate) fn alert(&mut self, alert: &AlertEvent) {
-        /// Alerts that came before the snapshot; a pod keeps no more of them itself.
-        const EARLY: usize = 512;
+        /// Alerts in one place: a pod keeps no more of them itself.
+        const ALERTS: u32 = 512;
         /// So that they stand behind what the entry before them made.
         const ALERT_PARTS: u32 = 1 << 29;
         let Some(head) = self.head else {
             self.early.push_back(alert.clone());
-            while self.early.len() > EARLY {
+            while self.early.len() > ALERTS as usize {
                 self.early.pop_front();
             }
             return;
         };
-        let same = |block: &&Block| block.id.live && block.id.seq == head.seq;
-        let before = self.blocks.settled().iter().rev().take_while(same).count();
-        let part = ALERT_PARTS.saturating_add(u32::try_from(before).unwrap_or(u32::MAX));
+        let last = self.blocks.settled().last().map(|block| block.id);
+        let last = last.filter(|id| id.live && id.seq == head.seq).map(|id| id.part.saturating_add(1));
+        // Where too many come without an entry between them, the newest takes the place of the one before it.
+        let part = last.unwrap_or(ALERT_PARTS).min(ALERT_PARTS + ALERTS - 1);
         let text = tell::beginning(&alert.message, tell::NOTICE_BYTES);
         let body = Body::Notice(Notice { kind: NoticeKind::Alert(alert.level.clone()), text });
         self.blocks.put(BlockId { seq: head.seq, part, live: true }, alert.timestamp_ms, body);
+        self.stay_bounded();
     }
 
     /// The number that the next entry will have.
@@ -266,14 +268,17 @@ impl Conversation {
     fn stay_bounded(&mut self) {
         /// Blocks that were given up and would be read again without their end.
         const LATE: usize = 1_024;
+        const LATE_BYTES: usize = 8 * 1024 * 1024;
         if self.blocks.all().len() <= Conversation::BLOCKS && self.blocks.bytes() <= Conversation::BYTES {
             return;
         }
         let (first, late) = self.blocks.give_up(self.blocks.settled().len() / 4);
         self.first = Some(first);
         self.late.extend(late);
-        while self.late.len() > LATE {
-            self.late.pop_front();
+        let mut bytes: usize = self.late.iter().map(|block| size(&block.body)).sum();
+        while self.late.len() > LATE || bytes > LATE_BYTES {
+            let Some(oldest) = self.late.pop_front() else { break };
+            bytes -= size(&oldest.body);
         }
         // Whatever is about them from now on is about an older page.
         let fold = &mut self.fold;

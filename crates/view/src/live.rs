@@ -17,6 +17,10 @@ use crate::tell;
 const LIVE_BYTES: usize = 512 * 1024;
 /// Until then it is looked for what a call that is being written is about.
 const TELLING_BYTES: usize = 4 * 1024;
+/// Blocks of a reply that are open at once: no model writes so many, but what comes over a wire is not trusted.
+const LIVE_BLOCKS: usize = 1_024;
+/// Streams of a command: there are three.
+const STREAMS: usize = 8;
 /// Servers that are listed.
 const SERVERS: usize = 256;
 
@@ -121,6 +125,11 @@ impl Conversation {
 
     fn begin(&mut self, body: Body, now: Millis) -> BlockId {
         self.standing.retry = None;
+        if self.blocks.live().len() >= LIVE_BLOCKS
+            && let Some(oldest) = self.blocks.live().first().map(|block| block.id)
+        {
+            self.blocks.close(oldest);
+        }
         let next = self.next_seq();
         self.blocks.open(next, now, body)
     }
@@ -234,6 +243,9 @@ impl Conversation {
             return;
         }
         let heard = self.fold.heard.entry(id.clone()).or_default();
+        if heard.len() >= STREAMS && !heard.contains_key(piece.stream.as_str()) {
+            return;
+        }
         let joined = heard.is_empty() && piece.start > 0;
         let at = heard.entry(piece.stream.to_string()).or_insert(piece.start);
         let known = at.saturating_sub(piece.start);

@@ -82,3 +82,23 @@ fn texts_that_never_end_are_bounded() {
         .sum();
     assert!(held <= 1024 * 1024, "{held}");
 }
+
+#[test]
+fn news_that_never_end_are_bounded() {
+    let mut log = crate::log::Log::begins();
+    log.says("x").asks_model(0);
+    let mut conversation = log.fold();
+    for at in 0..5_000 {
+        let start =
+            minke_protocol::ToolCallStart { id: format!("c{at}").as_str().into(), name: "Bash".to_owned() };
+        conversation.live(&minke_protocol::Event::ToolCallStart(start), 1);
+    }
+    assert!(conversation.blocks().len() <= 1_100, "{}", conversation.blocks().len());
+    for at in 0..3_000 {
+        let alert = serde_json::json!({ "level": "warn", "source": "pod", "message": format!("alert {at}") });
+        let alert = serde_json::from_value(alert).expect("it is one");
+        conversation.live(&minke_protocol::Event::Alert(alert), 1);
+    }
+    assert!(conversation.blocks().len() <= 1_700, "{}", conversation.blocks().len());
+    assert!(crate::log::words(&conversation).contains(&"~warn: alert 2999".to_owned()));
+}
