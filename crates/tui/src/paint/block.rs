@@ -27,7 +27,7 @@ pub fn block(block: &Block, width: u16, theme: &Theme, open: bool) -> Vec<Line<'
         Body::Reply(words) => reply(words, width, theme),
         Body::Thinking(words) => thinking(words, width, theme, open),
         Body::Call(told) => call::lines(told, width, theme, open),
-        Body::Ask(told) => card::ask(told, width, theme, open),
+        Body::Ask(told) => card::ask((told, block.ts), width, theme, open),
         Body::Child(told) => card::child(told, width, theme),
         Body::Notice(told) => notice(told, width, theme),
         Body::Ended(told) => ended(told, width, theme),

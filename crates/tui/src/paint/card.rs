@@ -3,7 +3,7 @@
 //! A person answers by what a card shows, so it shows everything exactly: command or diff, where, in which fence, by
 //! which rule. What does not fit is counted in the colour of a warning.
 
-use minke_record::{Action, AskKind, AskSubject, ChildOutcome, Decision};
+use minke_record::{Action, AskKind, AskSubject, ChildOutcome, Decision, Millis};
 use minke_view::{Answered, AskCard, ChildCard};
 use ratatui::style::Style;
 use ratatui::text::Line;
@@ -31,7 +31,8 @@ pub const KEYS: [(char, Decision, &str); 5] = [
     ('x', Decision::Abort, "end the run"),
 ];
 
-pub(super) fn ask(card: &AskCard, width: u16, theme: &Theme, open: bool) -> Vec<Line<'static>> {
+pub(super) fn ask(block: (&AskCard, Millis), width: u16, theme: &Theme, open: bool) -> Vec<Line<'static>> {
+    let (card, asked) = block;
     if !open && (card.answer.is_some() || card.closed) {
         return vec![settled(card, width, theme)];
     }
@@ -42,6 +43,7 @@ pub(super) fn ask(card: &AskCard, width: u16, theme: &Theme, open: bool) -> Vec<
     let rows = if open { diff::ROWS } else { ROWS };
     let mut lines = wrap(&title(card, theme), inner, &Before::default(), Break::Words);
     lines.extend(subject(&card.ask.subject, inner, theme, rows));
+    lines.extend(fact_lines(&facts(card, asked), inner, theme));
     if card.answer.is_some() || card.closed {
         lines.push(settled(card, inner, theme));
     } else {
@@ -87,11 +89,16 @@ fn subject(subject: &AskSubject, width: u16, theme: &Theme, rows: usize) -> Vec<
     if let Some(text) = &subject.diff {
         lines.extend(diff(text, width, theme, rows));
     }
-    for (name, value) in facts(subject) {
+    lines
+}
+
+fn fact_lines(facts: &[(&'static str, String)], width: u16, theme: &Theme) -> Vec<Line<'static>> {
+    let mut lines = Vec::new();
+    for (name, value) in facts {
         let text = [
             Piece::own(name, theme.style(Role::Dim)),
             Piece::own(": ", theme.style(Role::Dim)),
-            Piece::new(Clean::exact_line(&value), theme.style(Role::Text)),
+            Piece::new(Clean::exact_line(value), theme.style(Role::Text)),
         ];
         let before = Before { first: Vec::new(), rest: vec![Piece::own("  ", Style::new())] };
         lines.extend(wrap(&text, width, &before, Break::Words));
@@ -100,7 +107,8 @@ fn subject(subject: &AskSubject, width: u16, theme: &Theme, rows: usize) -> Vec<
 }
 
 /// Where, what it touches, in which fence, by which rule.
-pub(super) fn facts(subject: &AskSubject) -> Vec<(&'static str, String)> {
+pub(super) fn facts(card: &AskCard, asked: Millis) -> Vec<(&'static str, String)> {
+    let subject = &card.ask.subject;
     let mut facts = Vec::new();
     if let Some(cwd) = &subject.cwd {
         facts.push(("in", cwd.clone()));
@@ -120,6 +128,11 @@ pub(super) fn facts(subject: &AskSubject) -> Vec<(&'static str, String)> {
         if !verdict.reason.is_empty() {
             facts.push(("why", verdict.reason.clone()));
         }
+    }
+    let minutes = card.ask.expires.and_then(|until| until.checked_sub(asked)).map(|ms| ms.div_ceil(60_000));
+    let open = card.answer.is_none() && !card.closed && asked > 0;
+    if let Some(minutes) = minutes.filter(|_| open) {
+        facts.push(("time", format!("denied if nobody answers within {minutes} min of the question")));
     }
     facts
 }

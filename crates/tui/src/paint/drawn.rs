@@ -74,7 +74,7 @@ impl Drawn {
         let key = Key { version: told.version, width, theme: *theme, open };
         let mut kept = self.kept.remove(&told.id);
         if let Some(kept) = &kept {
-            self.lines -= kept.what.count();
+            self.lines = self.lines.saturating_sub(kept.what.count());
         }
         if kept.as_ref().is_none_or(|kept| kept.key != key) {
             self.painted += 1;
@@ -119,7 +119,8 @@ impl Drawn {
             if self.lines <= self.limit / 2 {
                 break;
             }
-            self.lines -= self.kept.remove(&id).map_or(0, |kept| kept.what.count());
+            let gone = self.kept.remove(&id).map_or(0, |kept| kept.what.count());
+            self.lines = self.lines.saturating_sub(gone);
         }
     }
 }

@@ -51,7 +51,7 @@ pub(super) fn block(block: &Block, width: u16, theme: &Theme, open: bool) -> Vec
             if let Some(diff) = &subject.diff {
                 lines.exact("change", diff);
             }
-            for (name, value) in facts(subject) {
+            for (name, value) in facts(card, block.ts) {
                 lines.exact(name, &value);
             }
             match end_words(card) {

@@ -306,3 +306,22 @@ fn every_theme_tells_roles_apart_that_must_not_be_mixed_up() {
     }
     assert_eq!(ThemeName::named("neon"), None);
 }
+
+#[test]
+fn a_card_says_how_long_it_waits() {
+    let mut card = approval();
+    card.ask.expires = Some(1_000_000 + 600_000);
+    let shown = |card: AskCard| {
+        let mut told = support::block(Body::Ask(Box::new(card)));
+        told.ts = 1_000_000;
+        let theme = Theme::default();
+        [text(&block(&told, 100, &theme, true)), text(&block(&told, 100, &Theme::plain(), true))]
+    };
+    for said in shown(card.clone()) {
+        assert!(said.contains("time: denied if nobody answers within 10 min of the question"), "{said}");
+    }
+    card.closed = true;
+    for said in shown(card) {
+        assert!(!said.contains("time:"), "{said}");
+    }
+}
