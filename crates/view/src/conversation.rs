@@ -199,6 +199,9 @@ impl Conversation {
         }
         self.first.get_or_insert(snapshot.head.seq.saturating_add(1));
         self.head.get_or_insert(snapshot.head);
+        // Who greets knows what counts now; entries know what counted when they were written.
+        self.standing.model.clone_from(&snapshot.greeting.model);
+        self.standing.posture.clone_from(&snapshot.greeting.posture);
         self.standing.gone = false;
         self.standing.status = Some(snapshot.status.clone());
         self.standing.activity.clone_from(&snapshot.activity);

@@ -51,6 +51,7 @@ fn who_joins_is_greeted_and_sees_what_is_open() {
     assert_eq!(words(&conversation), ["you: hello", "~warn: no key", "~reply…: half"]);
     let standing = conversation.standing();
     assert_eq!((standing.name.as_str(), standing.posture.as_str()), ("alpha", "ask"));
+    assert_eq!(standing.model, "m1", "not the one of the last request");
     assert_eq!((standing.tokens.window, standing.tokens.context), (200_000, 70));
     assert_eq!(
         (standing.status.clone(), standing.activity.clone()),
