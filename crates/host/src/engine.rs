@@ -74,7 +74,7 @@ pub struct Engine {
     started: Arc<Mutex<Vec<Child>>>,
     pub(crate) quiet: QuietPlaces,
     /// The list of jobs, for many who ask for it at once.
-    pub(crate) listed: Arc<Shared<Arc<crate::jobs::Listed>>>,
+    pub(crate) listed: Arc<Shared<Bytes>>,
     /// What whoever looks after jobs is told and tells.
     pub(crate) keeper: Arc<crate::keeper::Keeper>,
     pub(crate) failing: Arc<crate::firing::Failing>,
@@ -142,7 +142,7 @@ impl Engine {
         match method {
             "jobs" | "status" if params.as_object().is_some_and(serde_json::Map::is_empty) => {
                 self.reap();
-                Ok(self.newest_jobs().await?.text.clone())
+                self.newest_jobs().await
             }
             _ => Ok(self.call(method, params, by).await?.to_string().into()),
         }

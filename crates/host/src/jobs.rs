@@ -4,15 +4,13 @@
 //! Invariant: a wish that the table of states does not know is refused with the state named
 //! (`wishes_are_answered_by_the_table_of_states`).
 
-use std::sync::Arc;
-
 use bytes::Bytes;
 use minke_client::{Delivery, deliver, reach};
 use minke_pod::{Visit, Wish};
 use minke_protocol::{Detail, Method, Set, SetProgress};
 use minke_record::{Actor, ErrorCode, SessionId};
 use minke_thread::{Job, Mandate, Moved, Summary};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::engine::{Engine, off};
@@ -57,18 +55,35 @@ struct Told {
     detail: Option<String>,
 }
 
-/// A list of jobs, and the same as it goes over a wire.
-#[derive(Debug)]
-pub(crate) struct Listed {
-    value: Value,
-    pub(crate) text: Bytes,
+/// The answer that lists jobs.
+#[derive(Debug, Serialize)]
+struct Listing {
+    ok: bool,
+    data: ListedJobs,
+    events: [(); 0],
+}
+
+#[derive(Debug, Serialize)]
+struct ListedJobs {
+    jobs: Vec<Job>,
+    total: u64,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    notices: Vec<String>,
+}
+
+impl Listing {
+    /// As it goes over a wire.
+    fn text(&self) -> Result<Bytes, Fault> {
+        let written = serde_json::to_vec(self).map_err(|e| Fault::new(ErrorCode::Internal, e.to_string()))?;
+        Ok(written.into())
+    }
 }
 
 impl Engine {
     /// The newest jobs, the one that changed last first, and how many there are.
     pub(crate) async fn jobs(&self, method: &str, params: Value) -> Result<Value, Fault> {
         match params_of(method, params)? {
-            Newest { limit: None } => Ok(self.newest_jobs().await?.value.clone()),
+            Newest { limit: None } => self.list_jobs(LISTED).await,
             Newest { limit: Some(limit) } if (1..=LISTED_MOST).contains(&limit) => {
                 self.list_jobs(limit).await
             }
@@ -78,33 +93,16 @@ impl Engine {
         }
     }
 
-    /// As many as are listed if nobody says, for all who ask now.
-    pub(crate) async fn newest_jobs(&self) -> Result<Arc<Listed>, Fault> {
-        let look = async {
-            let value = self.list_jobs(LISTED).await?;
-            let text = value.to_string().into();
-            Ok(Arc::new(Listed { value, text }))
-        };
-        self.listed.get(look).await
+    /// As many as are listed if nobody says, as it goes over a wire: one look, written once, for all who ask now.
+    pub(crate) async fn newest_jobs(&self) -> Result<Bytes, Fault> {
+        let home = self.home.clone();
+        self.listed.get(off(move || listing(&home, LISTED)?.text())).await
     }
 
     async fn list_jobs(&self, limit: usize) -> Result<Value, Fault> {
         let home = self.home.clone();
-        let (jobs, total, notices) = off(move || {
-            let found = from_index(&home, |index| Ok((index.jobs(false, limit)?, index.count_jobs()?)))?;
-            let (newest, total) = found.value;
-            let mut jobs: Vec<Job> = Vec::new();
-            for summary in &newest {
-                jobs.extend(object(&home, summary)?);
-            }
-            Ok((jobs, total, found.notices))
-        })
-        .await?;
-        let mut data = json!({ "jobs": jobs, "total": total });
-        if !notices.is_empty() {
-            data["notices"] = json!(notices);
-        }
-        Ok(json!({ "ok": true, "data": data, "events": [] }))
+        let listing = off(move || listing(&home, limit)).await?;
+        Ok(json!(listing))
     }
 
     pub(crate) async fn job_get(&self, params: Value) -> Result<Value, Fault> {
@@ -236,6 +234,16 @@ impl Engine {
     fn job_named(&self, name: &ThreadName) -> Result<SessionId, Fault> {
         self.session(name, &Override::default())
     }
+}
+
+fn listing(home: &minke_client::Home, limit: usize) -> Result<Listing, Fault> {
+    let found = from_index(home, |index| Ok((index.jobs(false, limit)?, index.count_jobs()?)))?;
+    let (newest, total) = found.value;
+    let mut jobs: Vec<Job> = Vec::new();
+    for summary in &newest {
+        jobs.extend(object(home, summary)?);
+    }
+    Ok(Listing { ok: true, data: ListedJobs { jobs, total, notices: found.notices }, events: [] })
 }
 
 pub(crate) fn object(home: &minke_client::Home, summary: &Summary) -> Result<Option<Job>, Fault> {

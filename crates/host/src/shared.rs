@@ -6,6 +6,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use tokio::sync::Mutex;
 
+/// How often others may come forward before a look begins.
+const YIELDS: usize = 3;
+
 /// The newest look, and how many have begun.
 #[derive(Debug)]
 pub(crate) struct Shared<T> {
@@ -29,6 +32,10 @@ impl<T: Clone> Shared<T> {
             && *number > before
         {
             return Ok(value.clone());
+        }
+        // Whoever asks at the same moment comes in time for this one.
+        for _ in 0..YIELDS {
+            tokio::task::yield_now().await;
         }
         let number = self.begun.fetch_add(1, Ordering::SeqCst) + 1;
         let value = look.await?;
@@ -54,10 +61,19 @@ mod tests {
             gate.acquire().await.expect("it is never closed").forget();
             Ok::<u64, Infallible>(number)
         };
-        // The first looks; the others ask while it does, so that its look is not theirs, but one is enough for them.
-        let all = async { tokio::join!(shared.get(look()), shared.get(look()), shared.get(look())) };
-        let (told, ()) = tokio::join!(all, async { gate.add_permits(10) });
-        assert_eq!(told, (Ok(1), Ok(2), Ok(2)));
+        let begun = async |count: u64| {
+            while shared.begun.load(Ordering::SeqCst) < count {
+                tokio::task::yield_now().await;
+            }
+        };
+        // Two ask together and share a look; the others ask while it goes on, so that it is not theirs, but one is enough
+        // for them.
+        let late = async {
+            begun(1).await;
+            tokio::join!(shared.get(look()), shared.get(look()), async { gate.add_permits(10) })
+        };
+        let (one, two, late) = tokio::join!(shared.get(look()), shared.get(look()), late);
+        assert_eq!((one, two, late), (Ok(1), Ok(1), (Ok(2), Ok(2), ())));
         assert_eq!(shared.get(look()).await, Ok(3), "and nothing is kept for later");
     }
 }
