@@ -1,0 +1,93 @@
+//! A stage: the program on a terminal of its own, keys for it, and what its screen shows.
+
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::num::NonZero;
+use std::os::unix::ffi::OsStrExt;
+use std::process::{Child, Command};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{Mode, OFlags};
+use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+use rustix::termios::{Winsize, tcsetwinsize};
+use vt100::Parser;
+
+/// How long something may take to be shown.
+const SHOWN_WITHIN: Duration = Duration::from_secs(30);
+/// So long nothing may have come before a screen is taken for finished.
+const STILL: Duration = Duration::from_millis(400);
+
+pub(crate) struct Stage {
+    ours: File,
+    child: Child,
+    parser: Parser,
+}
+
+impl Stage {
+    pub(crate) fn open(
+        mut command: Command,
+        (rows, columns): (NonZero<u16>, NonZero<u16>),
+    ) -> io::Result<Stage> {
+        let ours = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC)?;
+        grantpt(&ours)?;
+        unlockpt(&ours)?;
+        let name = ptsname(&ours, Vec::new())?;
+        let path = std::ffi::OsStr::from_bytes(name.as_bytes());
+        let theirs = File::from(rustix::fs::open(
+            path,
+            OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC,
+            Mode::empty(),
+        )?);
+        let size = Winsize { ws_row: rows.get(), ws_col: columns.get(), ws_xpixel: 0, ws_ypixel: 0 };
+        tcsetwinsize(&theirs, size)?;
+        command.stdin(theirs.try_clone()?).stdout(theirs.try_clone()?).stderr(theirs);
+        let child = command.spawn()?;
+        Ok(Stage { ours: File::from(ours), child, parser: Parser::new(rows, columns, 0) })
+    }
+
+    pub(crate) fn screen(&self) -> &vt100::Screen {
+        self.parser.screen()
+    }
+
+    pub(crate) fn press(&mut self, keys: &str) -> io::Result<()> {
+        self.ours.write_all(keys.as_bytes())
+    }
+
+    /// Until this stands on the screen, and nothing has changed for a moment.
+    pub(crate) fn until(&mut self, wanted: &str) -> Result<(), String> {
+        let patience = Instant::now() + SHOWN_WITHIN;
+        while !self.screen().contents().contains(wanted) {
+            if Instant::now() > patience {
+                return Err(format!("`{wanted}` is not shown:\n{}", self.screen().contents()));
+            }
+            self.hear(Duration::from_millis(50))?;
+        }
+        while self.hear(STILL)? && Instant::now() < patience {}
+        Ok(())
+    }
+
+    /// Takes what comes within that time; whether anything did.
+    fn hear(&mut self, within: Duration) -> Result<bool, String> {
+        let said = |e: io::Error| format!("the terminal cannot be read: {e}");
+        let mut ready = [PollFd::new(&self.ours, PollFlags::IN)];
+        let wait = Timespec::try_from(within).map_err(|_| "a wait is too long".to_owned())?;
+        if poll(&mut ready, Some(&wait)).map_err(|e| said(e.into()))? == 0 {
+            return Ok(false);
+        }
+        let mut bytes = [0; 16 * 1024];
+        let count = self.ours.read(&mut bytes).map_err(said)?;
+        let come = bytes.get(..count).unwrap_or_default();
+        self.parser.process(come);
+        Ok(count > 0)
+    }
+}
+
+impl Drop for Stage {
+    fn drop(&mut self) {
+        // It is only a client: what it showed goes on, or was ended by whoever opened the stage.
+        if self.child.kill().is_ok() {
+            drop(self.child.wait());
+        }
+    }
+}
