@@ -126,18 +126,16 @@ fn ended_or(sent: rustix::io::Result<()>) {
 
 /// A call that has ended well left its line; one whose end nobody saw may have left one; no call left two.
 fn each_call_ran_once_at_most(server: &Server, sides: &[Side; 2], ids: &[String]) {
-    let sql = format!(
-        "select string_agg(s.name || ' ' || (select count(*) from minke.entry e join minke.file f on f.key = e.file,
+    let sql = "select string_agg(s.name || ' ' || (select count(*) from minke.entry e join minke.file f on f.key = e.file,
              lateral (select convert_from(e.line, 'UTF8')::jsonb as j) l
              where f.session = s.key and f.kind = 'log' and j ->> 'kind' = 'tool_dispatch') || ' ' ||
             (select count(*) from minke.entry e join minke.file f on f.key = e.file,
              lateral (select convert_from(e.line, 'UTF8')::jsonb as j) l
              where f.session = s.key and f.kind = 'log' and j ->> 'kind' = 'tool_result'
                and j ->> 'outcome' = 'done'), E'\\n')
-         from minke.session s where starts_with(s.name, 'sessions/')"
-    );
+         from minke.session s where starts_with(s.name, 'sessions/')";
     let (mut dispatched, mut ran) = (0, 0);
-    for row in server.ask(&sql).lines() {
+    for row in server.ask(sql).lines() {
         let words: Vec<&str> = row.split_whitespace().collect();
         let id = words[0].trim_start_matches("sessions/");
         let number = ids.iter().position(|known| known == id).unwrap();
@@ -148,7 +146,7 @@ fn each_call_ran_once_at_most(server: &Server, sides: &[Side; 2], ids: &[String]
         (dispatched, ran) = (dispatched + calls, ran + lines);
     }
     assert!(ran >= ids.len() / 2, "hardly any command ran: {ran}");
-    println!("{dispatched} commands were begun, {ran} ran");
+    eprintln!("{dispatched} commands were begun, {ran} ran");
 }
 
 const COMPLETED: &str = "
