@@ -5,15 +5,17 @@
 
 use std::path::Path;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use minke_client::{Delivery, Home, deliver, launch, reach};
 use minke_host::Engine;
 use minke_protocol::{ClientInfo, Detail, Method};
 use minke_record::{Actor, InputSegment, Millis, Scope, SessionId};
+use minke_registry::Runtime;
 use minke_thread::{Thread, ThreadStatus};
-use minke_tui::{
-    Answer, Asking, FirstRun, Left, ModelLine, Outside, PodLine, Question, Start, ThreadLine, Trouble,
-};
+use minke_tui::panes::ThreadRow;
+use minke_tui::{Answer, Asking, FirstRun, Left, ModelLine, Outside, Question, Start, Trouble};
+use minke_view::PodRow;
 use serde_json::{Value, json};
 
 use crate::around::{Surroundings, ids, introduction, now};
@@ -28,6 +30,9 @@ use crate::screen::Screen;
 const THREADS: usize = 100;
 /// How much of `keys.toml` is read.
 const KEYS_BYTES: u64 = 256 * 1024;
+/// How long a pod that one looks on at may be gone, and how often it is looked for.
+const LIFE_WAIT: Duration = Duration::from_secs(5);
+const LIFE_RETRY: Duration = Duration::from_millis(10);
 /// What shows how it goes without a key and without a network.
 const DEMO: &str = "scripted:demo";
 
@@ -53,10 +58,43 @@ pub(crate) async fn run(
     around: &Surroundings,
     screen: &Screen,
 ) -> Result<Exit, Failure> {
+    match show(session, Starts::Pods, around, screen).await? {
+        Left::ByPerson { attached: Some(session) } => {
+            screen.note(&format!("left; the pod goes on: `minke attach s_{session}`"));
+            Ok(Exit::Done)
+        }
+        Left::ByPerson { attached: None } => Ok(Exit::Done),
+        Left::BySignal => Ok(Exit::Signal),
+    }
+}
+
+/// Looks on at pods that somebody else starts, kills and stops.
+pub(crate) async fn watch(
+    session: SessionId,
+    around: &Surroundings,
+    screen: &Screen,
+) -> Result<Left, Failure> {
+    show(Some(session), Starts::Nothing, around, screen).await
+}
+
+/// Whether it may start a pod.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Starts {
+    Pods,
+    Nothing,
+}
+
+async fn show(
+    session: Option<SessionId>,
+    starts: Starts,
+    around: &Surroundings,
+    screen: &Screen,
+) -> Result<Left, Failure> {
     let paths = around.paths()?;
     let home = around.home()?;
     let face = Face {
         home,
+        starts,
         around: around.clone(),
         engine: crate::desk::engine(around)?,
         folds: Arc::new(Mutex::new(Folds::default())),
@@ -71,19 +109,11 @@ pub(crate) async fn run(
         seed: ids().next_uuid().to_string(),
         editor: around.variable("VISUAL").or_else(|| around.variable("EDITOR")),
     };
-    let left = Box::pin(minke_tui::run(start, &face)).await.map_err(|e| {
+    Box::pin(minke_tui::run(start, &face)).await.map_err(|e| {
         let failure =
             Failure::new(Exit::Failed, &e).hint("`minke attach --plain NAME` needs no more than lines");
         std::error::Error::source(&e).map(|cause| failure.clone().why(cause)).unwrap_or(failure)
-    })?;
-    match left {
-        Left::ByPerson { attached: Some(session) } => {
-            screen.note(&format!("left; the pod goes on: `minke attach s_{session}`"));
-            Ok(Exit::Done)
-        }
-        Left::ByPerson { attached: None } => Ok(Exit::Done),
-        Left::BySignal => Ok(Exit::Signal),
-    }
+    })
 }
 
 /// The person's keys. A file that is too long for keys is none.
@@ -102,6 +132,7 @@ fn read_keys(path: &Path) -> Result<Option<String>, Failure> {
 
 struct Face {
     home: Home,
+    starts: Starts,
     around: Surroundings,
     engine: Engine,
     folds: Arc<Mutex<Folds>>,
@@ -164,13 +195,33 @@ impl Face {
     }
 
     async fn reach(&self, session: SessionId) -> Result<Answer, Failure> {
+        if self.starts == Starts::Nothing {
+            return self.wait_for(session).await;
+        }
         held::make_way(&self.home, session).await?;
         let reached = reach(&self.home, session).await?;
         Ok(Answer::Reached { session, name: reached.name.to_string(), socket: reached.socket })
     }
 
+    /// Until somebody else has started the pod.
+    async fn wait_for(&self, session: SessionId) -> Result<Answer, Failure> {
+        let until = tokio::time::Instant::now() + LIFE_WAIT;
+        while tokio::time::Instant::now() < until {
+            let look = Runtime::new(&self.home.paths).look()?;
+            if let Some(live) = look.by_session(session) {
+                let (name, socket) = (live.row.name.to_string(), live.row.socket.clone());
+                return Ok(Answer::Reached { session, name, socket });
+            }
+            tokio::time::sleep(LIFE_RETRY).await;
+        }
+        Err(Failure::new(Exit::Failed, "its pod lives no more").hint("Ctrl-C twice leaves"))
+    }
+
     /// As `minke exec` begins one; the pod stays.
     async fn launch(&self, input: Vec<InputSegment>, model: Option<String>) -> Result<Answer, Failure> {
+        if self.starts == Starts::Nothing {
+            return Err(Failure::usage("here one only looks on").hint("`minke` begins a session"));
+        }
         let cwd = working_directory(None, &self.around)?;
         if let Some(held) = held::clear(&self.home, &Scope::write(cwd.to_string_lossy()), None).await? {
             return Err(held.failure());
@@ -189,7 +240,7 @@ impl Face {
         let looked = tokio::task::spawn_blocking(move || {
             let mut folds = folds.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
             let family = Family::look(&home, Reach::Remembered, &mut folds)?;
-            Ok::<_, Failure>(family.members.iter().map(|member| pod_line(&family, member)).collect())
+            Ok::<_, Failure>(family.members.iter().map(pod_row).collect())
         });
         let pods =
             looked.await.map_err(|e| Failure::new(Exit::Failed, "the pods cannot be listed").why(e))??;
@@ -209,7 +260,7 @@ impl Face {
         let answer = self.call("thread/list", fields).await?;
         let threads: Vec<Thread> = serde_json::from_value(answer["threads"].clone())
             .map_err(|e| Failure::new(Exit::Failed, "the list cannot be read").why(e))?;
-        Ok(Answer::Threads(threads.into_iter().filter_map(thread_line).collect()))
+        Ok(Answer::Threads(threads.into_iter().filter_map(thread_row).collect()))
     }
 
     fn models(&self) -> Result<Answer, Failure> {
@@ -269,19 +320,21 @@ fn trouble(failure: &Failure) -> Trouble {
     Trouble { what: failure.sentence(), hint: None }
 }
 
-fn pod_line(family: &Family, member: &crate::family::Member) -> PodLine {
+fn pod_row(member: &crate::family::Member) -> PodRow {
     let usage = member.known.as_ref().map(|known| &known.usage);
-    PodLine {
+    PodRow {
         session: member.session,
         name: member.name.clone(),
-        depth: family.depth(member),
+        parent: member.parent,
         state: member.state.clone(),
         activity: member.activity.clone().unwrap_or_default(),
         scope: member.scope.as_ref().map(Scope::summary).unwrap_or_default(),
         tokens: member.tokens(),
         cost_micros: usage.filter(|usage| usage.unknown_cost == 0).map(|usage| micros(usage.cost_usd)),
-        asks: member.asks(),
+        model: String::new(),
+        asks: u32::try_from(member.asks()).unwrap_or(u32::MAX),
         live: member.pid.is_some(),
+        updated: None,
     }
 }
 
@@ -294,7 +347,7 @@ fn micros(dollars: f64) -> u64 {
     (dollars * 1_000_000.0).round() as u64
 }
 
-fn thread_line(thread: Thread) -> Option<ThreadLine> {
+fn thread_row(thread: Thread) -> Option<ThreadRow> {
     let session = thread.id.strip_prefix("s_").unwrap_or(&thread.id).parse().ok()?;
     let state = match thread.status {
         ThreadStatus::Running => "running",
@@ -303,12 +356,13 @@ fn thread_line(thread: Thread) -> Option<ThreadLine> {
         ThreadStatus::Interrupted => "interrupted",
         ThreadStatus::Idle => "idle",
     };
-    Some(ThreadLine {
+    Some(ThreadRow {
         session,
         name: thread.name.unwrap_or_default(),
         preview: thread.preview,
         state: state.to_owned(),
         cwd: thread.cwd,
         updated: thread.updated_at.saturating_mul(1_000),
+        archived: thread.archived,
     })
 }

@@ -22,5 +22,5 @@ pub use composer::{Chip, Draft};
 pub use event::{Code, Key, TermEvent};
 pub use keep::Settings;
 pub use keys::{Action, Keys, Place};
-pub use outside::{Answer, Asking, FirstRun, ModelLine, Outside, PodLine, Question, ThreadLine, Trouble};
+pub use outside::{Answer, Asking, FirstRun, ModelLine, Outside, Question, Trouble};
 pub use run::{Left, RunError, Start, run};

@@ -7,6 +7,9 @@ use std::path::PathBuf;
 use std::pin::Pin;
 
 use minke_record::{InputSegment, Millis, SessionId};
+use minke_view::PodRow;
+
+use crate::panes::ThreadRow;
 
 /// What is asked.
 #[derive(Debug, Clone, PartialEq)]
@@ -48,8 +51,8 @@ pub enum Answer {
         name: String,
         socket: PathBuf,
     },
-    Pods(Vec<PodLine>),
-    Threads(Vec<ThreadLine>),
+    Pods(Vec<PodRow>),
+    Threads(Vec<ThreadRow>),
     Models(Vec<ModelLine>),
     FirstRun(FirstRun),
     Forked(SessionId),
@@ -69,34 +72,6 @@ impl std::fmt::Display for Trouble {
         f.write_str(&self.what)?;
         self.hint.as_ref().map_or(Ok(()), |hint| write!(f, " ({hint})"))
     }
-}
-
-/// A pod in the tree, parents before children.
-#[derive(Debug, Clone, PartialEq)]
-pub struct PodLine {
-    pub session: SessionId,
-    pub name: String,
-    /// How many are above it.
-    pub depth: usize,
-    pub state: String,
-    pub activity: String,
-    pub scope: String,
-    pub tokens: u64,
-    /// In micro-dollars, as far as prices are known.
-    pub cost_micros: Option<u64>,
-    pub asks: usize,
-    /// A process has it.
-    pub live: bool,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ThreadLine {
-    pub session: SessionId,
-    pub name: String,
-    pub preview: String,
-    pub state: String,
-    pub cwd: String,
-    pub updated: Millis,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]

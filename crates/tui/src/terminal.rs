@@ -2,7 +2,7 @@
 //!
 //! A frame is written at once, between the marks of a synchronized update, so that no half of it is seen.
 //! Invariant: however the program ends, short of being killed, the terminal is as it was
-//! (`leaving_a_panic_and_a_signal_give_the_terminal_back`).
+//! (`a_signal_gives_the_terminal_back`).
 
 use std::cell::RefCell;
 use std::io::{self, Write};

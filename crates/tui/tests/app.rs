@@ -4,10 +4,9 @@
 
 use minke_protocol::{Frame, Method, ReplyData, RunMode};
 use minke_record::{Decision, InputSegment, SessionId};
-use minke_tui::{
-    Answer, App, Code, Do, FirstRun, Key, Link, ModelLine, Msg, PodLine, Question, Setup, TermEvent,
-    ThreadLine, Trouble,
-};
+use minke_tui::panes::ThreadRow;
+use minke_tui::{Answer, App, Do, FirstRun, Key, Link, ModelLine, Msg, Question, Setup, TermEvent, Trouble};
+use minke_view::PodRow;
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use serde_json::{Value, json};
@@ -536,14 +535,15 @@ fn without_a_session_there_is_what_can_be_gone_on_with() {
             Question::FirstRun => {
                 Answer::FirstRun(FirstRun { model: Some("m/one".into()), ready: Vec::new() })
             }
-            Question::Pods => Answer::Pods(vec![pod("boss", 0, 0), pod("child", 1, 1)]),
-            Question::Threads { .. } => Answer::Threads(vec![ThreadLine {
+            Question::Pods => Answer::Pods(vec![pod("boss", 1, 0), pod("child", 2, 1)]),
+            Question::Threads { .. } => Answer::Threads(vec![ThreadRow {
                 session: "01970000-0000-7000-8000-0000000000aa".parse().unwrap(),
                 name: "old".into(),
                 preview: "fix the parser".into(),
                 state: "idle".into(),
                 cwd: "/w".into(),
                 updated: room.now,
+                archived: false,
             }]),
             other => panic!("{other:?}"),
         };
@@ -599,19 +599,14 @@ fn somebody_new_chooses_a_model_first() {
     assert_eq!(room.ordered(), [launch]);
 }
 
-fn pod(name: &str, depth: usize, asks: usize) -> PodLine {
-    PodLine {
-        session: format!("01970000-0000-7000-8000-0000000000{}{depth}", 3 + depth).parse().unwrap(),
-        name: name.into(),
-        depth,
-        state: "running".into(),
-        activity: "tool".into(),
-        scope: "write /w".into(),
-        tokens: 1_234,
-        cost_micros: Some(5_000),
-        asks,
-        live: true,
-    }
+fn pod(name: &str, number: u64, asks: u32) -> PodRow {
+    let session = |number: u64| format!("01970000-0000-7000-8000-0000000000{number:02}").parse().unwrap();
+    let mut pod = PodRow::new(session(30 + number), name);
+    pod.state = "running".into();
+    pod.asks = asks;
+    // Each is the child of the one before, the first two are nobody's.
+    pod.parent = (number > 1).then(|| session(29 + number));
+    pod
 }
 
 #[test]
@@ -620,7 +615,7 @@ fn pods_are_a_tree_and_can_be_ordered_about() {
     room.press("ctrl-p");
     let asked = room.ordered();
     let [Do::Ask { token, question: Question::Pods }] = asked.as_slice() else { panic!("{asked:?}") };
-    let pods = vec![pod("alone", 0, 0), pod("boss", 0, 0), pod("child", 1, 1)];
+    let pods = vec![pod("alone", 0, 0), pod("boss", 1, 0), pod("child", 2, 1)];
     room.msg(Msg::Told { token: *token, result: Box::new(Ok(Answer::Pods(pods.clone()))) });
     let picture = room.picture();
     let at = |word: &str| picture.find(word).unwrap_or_else(|| panic!("{word}:\n{picture}"));
@@ -667,5 +662,60 @@ fn texts_from_outside_cannot_move_anything() {
         !picture.chars().any(|c| c.is_control() && c != '\n') && !picture.contains('\u{202e}'),
         "{picture:?}"
     );
-    let _ = Code::Enter;
+}
+
+#[test]
+fn a_view_of_everything_reads_the_whole_log() {
+    let mut room = Room::attached();
+    room.write("/diff ");
+    room.ordered();
+    room.press("enter");
+    let (token, method) = room.sent();
+    assert!(matches!(method, Method::Read(read) if read.from_seq == 0));
+    room.accept(token, json!({ "entries": [], "next_seq": 5 }));
+    let (token, method) = room.sent();
+    assert!(matches!(method, Method::Read(read) if read.from_seq == 5), "page by page");
+    room.accept(token, json!({ "entries": [] }));
+    room.shows("Changes");
+    room.press("esc");
+    room.write("/context ");
+    room.ordered();
+    room.press("enter");
+    let (token, _) = room.sent();
+    room.accept(token, json!({ "entries": [] }));
+    room.shows("Context");
+}
+
+#[test]
+fn a_childs_question_is_answered_at_the_child() {
+    let mut room = Room::attached();
+    let child = "01970000-0000-7000-8000-0000000000cc";
+    let ask = json!({ "id": ASK, "ask": "approval", "subject": { "tool": "Bash", "digest": "d", "action": { "class": "once", "command": "make it" } }, "options": ["approved", "denied"] });
+    let event = json!({ "kind": "asked", "pod_name": "child", "ask": ask, "socket": "/run/child/sock" });
+    room.entry(json!({ "kind": "inbox", "event": event, "from": { "actor": "pod", "session": child }, "from_seq": 3, "wake": false }));
+    room.shows("make it");
+    room.now += 1_000;
+    room.press("y");
+    let ordered = room.ordered();
+    let [Do::SendTo { token, socket, method: Method::Answer(answer) }] = ordered.as_slice() else {
+        panic!("{ordered:?}")
+    };
+    assert_eq!((socket.to_str(), &answer.decision), (Some("/run/child/sock"), &Decision::Approved));
+    room.accept(*token, json!({}));
+    room.shows_not("a question waits");
+}
+
+#[test]
+fn settings_are_turned_and_kept() {
+    let mut room = Room::attached();
+    room.write("/settings ");
+    room.ordered();
+    room.press("enter");
+    room.shows("theme");
+    room.press("enter");
+    let ordered = room.ordered();
+    assert!(
+        matches!(ordered.as_slice(), [Do::SaveSettings(settings)] if settings.theme.as_deref() == Some("dark")),
+        "{ordered:?}"
+    );
 }

@@ -27,7 +27,7 @@ use crate::screen::Screen;
 
 #[derive(Debug, Args)]
 pub(crate) struct Tour {
-    /// Show every entry of every pod as it is written
+    /// Look on in the terminal UI; without a terminal, every entry of every pod as it is written
     #[arg(long)]
     watch: bool,
     /// Leave the workspace and the logs where they are

@@ -4,13 +4,15 @@
 //! (`a_tour_that_is_left_in_the_middle_leaves_nothing`).
 
 use std::fs::{self, DirBuilder};
+use std::io::{Read, Seek};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
+use minke_record::SessionId;
 use minke_registry::{Paths, Runtime};
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::{Tour, kernel};
 use crate::around::{Surroundings, ids};
@@ -27,7 +29,11 @@ const GONE_RETRY: Duration = Duration::from_millis(5);
 
 pub(super) async fn run(tour: &Tour, around: &Surroundings, screen: &Screen) -> Result<Exit, Failure> {
     let dir = make_dir()?;
-    let ended = take(tour, &dir, screen).await;
+    let ended = if tour.watch && !tour.step && crate::face::is_possible(around, screen) {
+        look_on(tour, &dir, around, screen).await
+    } else {
+        take(tour, &dir, screen).await
+    };
     let cleared = clear(&dir, around, tour.keep);
     let exit = ended?;
     cleared?;
@@ -52,24 +58,93 @@ fn make_dir() -> Result<PathBuf, Failure> {
     })
 }
 
+/// The terminal UI on the first pod of the tour. Leaving it does not end the tour; what the second process tells is shown
+/// then, at its end.
+async fn look_on(tour: &Tour, dir: &Path, around: &Surroundings, screen: &Screen) -> Result<Exit, Failure> {
+    let failed = |e: std::io::Error| Failure::new(Exit::Failed, "cannot start the tour").why(e);
+    let mut signals = Signals::listen()?;
+    // It is read through this, also if the second process has cleared its directory away.
+    let path = dir.join("told");
+    let mut file = fs::File::options().read(true).write(true).create_new(true).open(path).map_err(failed)?;
+    let quiet = Tour { watch: false, keep: tour.keep, step: false, inside: None };
+    let mut command = command(&quiet, dir, screen)?;
+    command.stdout(file.try_clone().map_err(failed)?).stderr(file.try_clone().map_err(failed)?);
+    let mut child = command.spawn().map_err(failed)?;
+    let mut inside = around.clone();
+    inside.user.env.insert("MINKE_HOME".into(), dir.join("home").into());
+    let watched = match first_pod(&inside, &mut child).await {
+        Ok(Some(session)) => crate::face::watch(session, &inside, screen).await.map(|_| ()),
+        Ok(None) => Ok(()),
+        Err(failure) => Err(failure),
+    };
+    if let Err(failure) = watched {
+        return Err(failure.why(stopped(child)));
+    }
+    let status = signals.until_end(child).await?;
+    let mut told = String::new();
+    file.rewind().and_then(|()| file.read_to_string(&mut told)).map_err(failed)?;
+    told.lines().try_for_each(|line| screen.line(line))?;
+    ended_as(status)
+}
+
+/// The session of the pod that has all others below it, as soon as it lives; none if the tour ended before.
+async fn first_pod(inside: &Surroundings, child: &mut Child) -> Result<Option<SessionId>, Failure> {
+    let runtime = Runtime::new(&inside.paths()?);
+    loop {
+        // The second process makes the directories.
+        let live = runtime.look().map(|look| look.live).unwrap_or_default();
+        if let Some(first) = live.iter().find(|live| live.row.parent.is_none()) {
+            return Ok(Some(first.row.session));
+        }
+        let ended = child.try_wait();
+        if ended.map_err(|e| Failure::new(Exit::Failed, "cannot wait for the tour").why(e))?.is_some() {
+            return Ok(None);
+        }
+        tokio::time::sleep(END_RETRY).await;
+    }
+}
+
 /// Runs the second process to its end.
 async fn take(tour: &Tour, dir: &Path, screen: &Screen) -> Result<Exit, Failure> {
-    let failed = |what: &'static str| move |e: std::io::Error| Failure::new(Exit::Failed, what).why(e);
-    // It must be listened to before there is anything to clear away.
-    let mut interrupt = signal(SignalKind::interrupt()).map_err(failed("cannot listen for signals"))?;
-    let mut terminate = signal(SignalKind::terminate()).map_err(failed("cannot listen for signals"))?;
+    // They must be listened to before there is anything to clear away.
+    let mut signals = Signals::listen()?;
     // Its stdin is a life line: the second process ends when it is cut, whatever has become of this one.
-    let mut child = command(tour, dir, screen)?.spawn().map_err(failed("cannot start the tour"))?;
-    let status = loop {
-        if let Some(status) = child.try_wait().map_err(failed("cannot wait for the tour"))? {
-            break status;
+    let child = command(tour, dir, screen)?.spawn();
+    let child = child.map_err(|e| Failure::new(Exit::Failed, "cannot start the tour").why(e))?;
+    ended_as(signals.until_end(child).await?)
+}
+
+/// Signals of a person who does not want to see more.
+struct Signals {
+    interrupt: Signal,
+    terminate: Signal,
+}
+
+impl Signals {
+    fn listen() -> Result<Signals, Failure> {
+        let hear =
+            |kind| signal(kind).map_err(|e| Failure::new(Exit::Failed, "cannot listen for signals").why(e));
+        Ok(Signals { interrupt: hear(SignalKind::interrupt())?, terminate: hear(SignalKind::terminate())? })
+    }
+
+    async fn until_end(&mut self, mut child: Child) -> Result<ExitStatus, Failure> {
+        loop {
+            let ended = child.try_wait();
+            if let Some(status) =
+                ended.map_err(|e| Failure::new(Exit::Failed, "cannot wait for the tour").why(e))?
+            {
+                return Ok(status);
+            }
+            tokio::select! {
+                () = tokio::time::sleep(END_RETRY) => {}
+                _ = self.interrupt.recv() => return Err(stopped(child)),
+                _ = self.terminate.recv() => return Err(stopped(child)),
+            }
         }
-        tokio::select! {
-            () = tokio::time::sleep(END_RETRY) => {}
-            _ = interrupt.recv() => return Err(stopped(child)),
-            _ = terminate.recv() => return Err(stopped(child)),
-        }
-    };
+    }
+}
+
+fn ended_as(status: ExitStatus) -> Result<Exit, Failure> {
     match status.code() {
         Some(0) => Ok(Exit::Done),
         // It has said why.

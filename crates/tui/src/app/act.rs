@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use minke_protocol::{Answer, Dequeue, Detail, Method, RunMode};
 use minke_record::{AskId, Decision, InputSegment};
-use minke_view::{Block, BlockId, Body};
+use minke_view::{Answered, Block, BlockId, Body};
 
 use super::over::Over;
 use super::talk::{PAGE, Talk, Wire};
@@ -392,16 +392,18 @@ impl App {
         let Some(talk) = &self.talk else { return };
         let socket = talk.card(ask).and_then(|card| card.socket.as_ref()).map(PathBuf::from);
         let childs = talk.card(ask).is_some_and(|card| card.pod.is_some());
+        let answer = Answered { decision: decision.clone(), note: note.clone(), by: "you".to_owned() };
+        let pending = Pending::Answer { ask, answer, there: socket.is_some() };
         let method = Method::Answer(Answer { ask, decision, note });
         match socket {
             Some(socket) => {
-                let token = self.token(Pending::Answer(ask));
+                let token = self.token(pending);
                 self.doing.push(Do::SendTo { token, socket, method });
             }
             None if childs => {
                 self.say("it is not known where that pod is to be answered: `minke asks` knows")
             }
-            None => self.send(method, Pending::Answer(ask)),
+            None => self.send(method, pending),
         }
         self.focus = Focus::Composer;
         if let Some(next) = self.talk.as_ref().and_then(Talk::oldest_ask).filter(|next| *next != ask) {

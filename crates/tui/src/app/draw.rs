@@ -43,8 +43,11 @@ impl App {
             Constraint::Length(1),
         ])
         .areas(area);
-        match &self.over {
-            Some(over) => self.draw_over(over, frame, body),
+        match self.over.take() {
+            Some(mut over) => {
+                self.draw_over(&mut over, frame, body);
+                self.over = Some(over);
+            }
             None if self.talk.is_some() => self.draw_conversation(frame, body),
             // Whoever asked for one session is not shown the others first.
             None if self.joining.is_some() => {}
@@ -164,29 +167,49 @@ impl App {
         }
     }
 
-    fn draw_over(&self, over: &Over, frame: &mut Frame<'_>, area: Rect) {
-        let title = match over {
-            Over::List(list) => list.title().to_owned(),
-            Over::Text { title, .. } => title.clone(),
-        };
-        let heading = Span::styled(title, self.theme.style(Role::Heading));
-        let inner = if self.theme.plain {
-            frame.render_widget(Line::from(heading), Rect { height: 1, ..area });
-            Rect { y: area.y + 1, height: area.height.saturating_sub(1), ..area }
-        } else {
-            let framed = Framed::bordered().title(heading).border_style(self.theme.style(Role::Border));
-            let inner = framed.inner(area);
-            frame.render_widget(framed, area);
-            inner
-        };
+    fn draw_over(&self, over: &mut Over, frame: &mut Frame<'_>, area: Rect) {
+        let theme = &self.theme;
+        let standing = self.talk.as_ref().map(super::talk::Talk::standing);
+        let buf = frame.buffer_mut();
         match over {
-            Over::List(list) => self.draw_list(list, frame, inner),
-            Over::Text { lines, top, .. } => {
+            Over::Pods(pane) => pane.draw(buf, area, theme),
+            Over::Threads(pane) => pane.draw(buf, area, self.now, theme),
+            Over::Help(pane) => pane.draw(buf, area, theme),
+            Over::Tasks(pane) => {
+                if let Some(standing) = standing {
+                    pane.draw(buf, area, standing, theme);
+                }
+            }
+            Over::Diff(pane) => pane.draw(buf, area, theme),
+            Over::Context { pane, context } => {
+                let window = standing.map_or(0, |standing| standing.tokens.window);
+                pane.draw(buf, area, (context, window), theme);
+            }
+            Over::Settings(pane) => pane.draw(buf, area, theme),
+            Over::List(list) => {
+                let inner = self.draw_frame(list.title(), frame, area);
+                self.draw_list(list, frame, inner);
+            }
+            Over::Text { title, lines, top } => {
+                let inner = self.draw_frame(title, frame, area);
                 let line = |text: &String| Line::styled(clean(text), self.theme.style(Role::Text));
                 let seen = lines.iter().skip(*top).take(usize::from(inner.height)).map(line);
                 frame.render_widget(Paragraph::new(seen.collect::<Vec<_>>()), inner);
             }
         }
+    }
+
+    /// A title and a frame; gives what is inside.
+    fn draw_frame(&self, title: &str, frame: &mut Frame<'_>, area: Rect) -> Rect {
+        let heading = Span::styled(title.to_owned(), self.theme.style(Role::Heading));
+        if self.theme.plain {
+            frame.render_widget(Line::from(heading), Rect { height: 1, ..area });
+            return Rect { y: area.y + 1, height: area.height.saturating_sub(1), ..area };
+        }
+        let framed = Framed::bordered().title(heading).border_style(self.theme.style(Role::Border));
+        let inner = framed.inner(area);
+        frame.render_widget(framed, area);
+        inner
     }
 
     fn draw_list(&self, list: &List, frame: &mut Frame<'_>, area: Rect) {

@@ -23,7 +23,7 @@ use std::path::PathBuf;
 
 use minke_protocol::{Method, RunMode};
 use minke_record::{AskId, Decision, InputSegment, Millis, SessionId};
-use minke_view::BlockId;
+use minke_view::{Answered, BlockId, PodRow};
 
 pub use msg::{Do, Link, Msg};
 
@@ -31,9 +31,10 @@ use crate::composer::{Composer, Draft};
 use crate::event::{Key, TermEvent};
 use crate::keep::Settings;
 use crate::keys::{Keys, Place};
-use crate::outside::{FirstRun, PodLine, Question, ThreadLine};
+use crate::outside::{FirstRun, Question};
 use crate::paint::{Theme, ThemeName};
-use over::Over;
+use crate::panes::ThreadRow;
+use over::{Gathering, Over};
 use popup::Popup;
 use talk::Talk;
 
@@ -73,7 +74,7 @@ enum Focus {
 }
 
 /// What a reply or an answer is for.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone)]
 enum Pending {
     /// An input that a pod has not confirmed.
     Said {
@@ -86,11 +87,18 @@ enum Pending {
     RewindTargets,
     Fork,
     Older,
+    /// A page of the whole log.
+    Gather(Box<Gathering>),
     Completions {
         sigil: char,
         rest: String,
     },
-    Answer(AskId),
+    /// What was said to a question. `there`: at the child's own socket, of which this session's log does not tell.
+    Answer {
+        ask: AskId,
+        answer: Answered,
+        there: bool,
+    },
     /// Whatever comes of it is told in a word.
     Told(&'static str),
     Pods,
@@ -126,8 +134,8 @@ pub struct App {
     over: Option<Over>,
     popup: Option<Popup>,
     noting: Option<Noting>,
-    pods: Vec<PodLine>,
-    threads: Vec<ThreadLine>,
+    pods: Vec<PodRow>,
+    threads: Vec<ThreadRow>,
     first_run: Option<FirstRun>,
     /// The row that is chosen in the opening view.
     chosen: usize,
@@ -386,9 +394,8 @@ impl App {
     }
 
     fn pasted(&mut self, text: &str) {
-        if let Some(Over::List(list)) = &mut self.over {
-            list.filter.push_str(&text.replace(['\n', '\r'], " "));
-            return;
+        if self.over.is_some() {
+            return self.filter_text(text);
         }
         self.focus = Focus::Composer;
         if let Err(why) = self.composer.paste(text) {

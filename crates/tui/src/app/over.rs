@@ -1,21 +1,44 @@
 //! Lists and texts that lie over the conversation: pods, threads, models, inputs to go back to, help.
 
-use minke_protocol::{Method, Rewind, RewindTargets};
+use minke_protocol::{Method, ReadReply, Rewind, RewindTargets};
 use minke_record::{Millis, Position, SessionId};
-use minke_view::TaskRow;
+use minke_view::{Changes, ContextUse};
 use nucleo_matcher::pattern::{CaseMatching, Normalization, Pattern};
 use nucleo_matcher::{Config, Matcher, Utf32Str};
 
 use super::{App, Pending};
 use crate::event::{Code, Key};
 use crate::keys::{Action, Place};
-use crate::outside::{ModelLine, PodLine, Question, ThreadLine};
+use crate::outside::{ModelLine, Question};
+use crate::paint::ThemeName;
+use crate::panes::{
+    self, ContextPane, DiffPane, Help, HelpRow, Pick, Pods, Setting, Tasks, ThreadRow, Threads,
+};
+
+/// Rows that a page key moves.
+const PAGE: isize = 10;
+/// Pages of a log that one view reads: 500,000 entries.
+const PAGES: usize = 500;
 
 /// What lies over the conversation.
-#[derive(Debug, Clone, PartialEq)]
 pub(super) enum Over {
+    Pods(Pods),
+    Threads(Threads),
+    Help(Help),
+    Tasks(Tasks),
+    Diff(Box<DiffPane>),
+    Context {
+        pane: ContextPane,
+        context: Box<ContextUse>,
+    },
+    Settings(panes::Settings),
+    /// Models, and inputs to go back to.
     List(List),
-    Text { title: String, lines: Vec<String>, top: usize },
+    Text {
+        title: String,
+        lines: Vec<String>,
+        top: usize,
+    },
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -29,8 +52,6 @@ pub(super) struct List {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ListKind {
-    Pods,
-    Threads,
     Models,
     Rewind { head: Position },
 }
@@ -59,8 +80,6 @@ impl List {
 
     pub(super) fn title(&self) -> &'static str {
         match self.kind {
-            ListKind::Pods => "Pods",
-            ListKind::Threads => "Threads",
             ListKind::Models => "Models",
             ListKind::Rewind { .. } => "Back to",
         }
@@ -68,8 +87,7 @@ impl List {
 
     /// Rows that fit what was typed, the best first; without a filter as they are.
     pub(super) fn fitting(&self) -> Vec<&Row> {
-        // What was searched in whole conversations fits by what was said in them.
-        if self.filter.trim().is_empty() || self.kind == ListKind::Threads {
+        if self.filter.trim().is_empty() {
             return self.rows.iter().collect();
         }
         fitting(&self.filter, &self.rows, |row| format!("{} {}", row.text, row.aside))
@@ -102,79 +120,156 @@ pub(super) fn fitting<'a, T>(filter: &str, all: &'a [T], text: impl Fn(&T) -> St
     scored.into_iter().map(|(_, one)| one).collect()
 }
 
-impl App {
-    pub(super) fn over_key(&mut self, key: Key) {
-        let action = self.setup.keys.action(Place::List, key);
-        match &mut self.over {
-            Some(Over::Text { top, lines, .. }) => {
-                match (action, key.code) {
-                    (Some(Action::Up | Action::LineUp), _) => *top = top.saturating_sub(1),
-                    (Some(Action::Down | Action::LineDown), _) => {
-                        *top = (*top + 1).min(lines.len().saturating_sub(1))
-                    }
-                    (Some(Action::PageUp), _) => *top = top.saturating_sub(10),
-                    (Some(Action::PageDown), _) => *top = (*top + 10).min(lines.len().saturating_sub(1)),
-                    (Some(action @ (Action::Leave | Action::Suspend | Action::Redraw)), _) => {
-                        self.act(action, key)
-                    }
-                    _ => self.over = None,
-                };
+impl Over {
+    /// Goes by rows or lines; up is negative.
+    fn by(&mut self, steps: isize) {
+        match self {
+            Over::Pods(pane) => pane.by(steps),
+            Over::Threads(pane) => pane.by(steps),
+            Over::Help(pane) => pane.by(steps),
+            Over::Tasks(pane) => pane.by(steps),
+            Over::Diff(pane) => pane.by(steps),
+            Over::Context { pane, .. } => pane.by(steps),
+            Over::Settings(pane) => pane.by(steps),
+            Over::List(list) => (0..steps.unsigned_abs()).for_each(|_| list.by(steps > 0)),
+            Over::Text { top, lines, .. } => {
+                *top = top.saturating_add_signed(steps).min(lines.len().saturating_sub(1))
             }
-            Some(Over::List(_)) => self.list_key(action, key),
-            None => {}
         }
     }
 
-    fn list_key(&mut self, action: Option<Action>, key: Key) {
-        let Some(Over::List(list)) = &mut self.over else { return };
+    /// Those in which letters search.
+    fn pick(&mut self) -> Option<&mut Pick> {
+        match self {
+            Over::Pods(pane) => Some(pane.pick()),
+            Over::Threads(pane) => Some(pane.pick()),
+            Over::Help(pane) => Some(pane.pick()),
+            Over::Tasks(_) | Over::Diff(_) | Over::Context { .. } | Over::Settings(_) => None,
+            Over::List(_) | Over::Text { .. } => None,
+        }
+    }
+
+    /// The session of the row that is chosen.
+    fn session(&self) -> Option<SessionId> {
+        match self {
+            Over::Pods(pane) => pane.chosen().map(|pod| pod.session),
+            Over::Threads(pane) => pane.chosen().map(|thread| thread.session),
+            _ => None,
+        }
+    }
+}
+
+impl App {
+    pub(super) fn over_key(&mut self, key: Key) {
+        let action = self.setup.keys.action(Place::List, key);
+        let Some(over) = &mut self.over else { return };
         match action {
-            Some(Action::Up) => list.by(false),
-            Some(Action::Down) => list.by(true),
-            Some(Action::PageUp) => (0..10).for_each(|_| list.by(false)),
-            Some(Action::PageDown) => (0..10).for_each(|_| list.by(true)),
+            Some(Action::Up | Action::LineUp) => over.by(-1),
+            Some(Action::Down | Action::LineDown) => over.by(1),
+            Some(Action::PageUp) => over.by(-PAGE),
+            Some(Action::PageDown) => over.by(PAGE),
             Some(Action::Close) => self.over = None,
             Some(Action::Choose) => self.choose(),
-            Some(Action::ForkIt) => self.order(|session| (Question::Fork(session), Pending::Changed)),
-            Some(Action::StopIt) => self.order(|session| (Question::Stop(session), Pending::Changed)),
-            Some(Action::PauseIt) => self.order(|session| (Question::PausePod(session), Pending::Changed)),
-            Some(Action::ArchiveIt) => self.order(|session| (Question::Archive(session), Pending::Changed)),
+            Some(Action::ForkIt) => self.order(Question::Fork),
+            Some(Action::StopIt) => self.order(Question::Stop),
+            Some(Action::PauseIt) => self.order(Question::PausePod),
+            Some(Action::ArchiveIt) => self.order(Question::Archive),
             Some(Action::Pods) => self.open_pods(),
             Some(Action::Threads) => self.open_threads(),
+            Some(Action::Tasks) => self.open_tasks(),
+            Some(Action::Help) => self.open_help(),
             Some(action @ (Action::Leave | Action::Suspend | Action::Redraw)) => self.act(action, key),
+            _ => self.turn_or_filter(key),
+        }
+    }
+
+    fn turn_or_filter(&mut self, key: Key) {
+        let sideways = match key.code {
+            Code::Left => Some(false),
+            Code::Right | Code::Tab => Some(true),
+            _ => None,
+        };
+        match (&mut self.over, sideways) {
+            (Some(Over::Diff(pane)), Some(forward)) => pane.by_files(if forward { 1 } else { -1 }),
+            (Some(Over::Settings(pane)), Some(forward)) => {
+                let turned = pane.turn(forward).cloned();
+                self.turned(turned);
+            }
             _ => self.filter_key(key),
         }
     }
 
+    /// Text that came in one piece searches.
+    pub(super) fn filter_text(&mut self, text: &str) {
+        text.chars()
+            .filter(|letter| !letter.is_control())
+            .for_each(|letter| self.filter_key(Key::char(letter)));
+    }
+
     fn filter_key(&mut self, key: Key) {
-        let Some(Over::List(list)) = &mut self.over else { return };
-        match (key.code, key.typed()) {
-            (Code::Backspace, _) => {
-                list.filter.pop();
-            }
-            (_, Some(letter)) => list.filter.push(letter),
-            _ => return,
+        let Some(over) = &mut self.over else { return };
+        let rubbed = key.code == Code::Backspace;
+        if !rubbed && key.typed().is_none() {
+            return;
         }
-        list.at = 0;
-        if list.kind == ListKind::Threads {
-            let words = list.filter.clone();
-            let question = Question::Threads { words: words.clone(), everywhere: !words.is_empty() };
-            self.ask(question, Pending::Threads { words });
+        if let Over::List(list) = over {
+            match key.typed() {
+                Some(letter) => list.filter.push(letter),
+                None => drop(list.filter.pop()),
+            }
+            list.at = 0;
+            return;
+        }
+        // A text has nothing to be searched: a letter closes it, as one expects of a page.
+        let Some(pick) = over.pick() else {
+            self.over = None;
+            return;
+        };
+        match key.typed() {
+            Some(letter) => pick.typed(letter),
+            None => pick.rub_out(),
+        }
+        let words = pick.filter().to_owned();
+        if matches!(over, Over::Threads(_)) {
+            self.ask_threads(words);
         }
     }
 
+    fn ask_threads(&mut self, words: String) {
+        let question = Question::Threads { words: words.clone(), everywhere: !words.trim().is_empty() };
+        self.ask(question, Pending::Threads { words });
+    }
+
+    /// The words that are searched for.
+    pub(super) fn searched(&mut self) -> String {
+        let pick = self.over.as_mut().filter(|over| matches!(over, Over::Threads(_))).and_then(Over::pick);
+        pick.map(|pick| pick.filter().to_owned()).unwrap_or_default()
+    }
+
     /// Something is done with the pod or thread that is chosen.
-    fn order(&mut self, with: impl FnOnce(SessionId) -> (Question, Pending)) {
-        let Some(Over::List(list)) = &self.over else { return };
-        match (list.kind, list.chosen().map(|row| row.means.clone())) {
-            (ListKind::Pods | ListKind::Threads, Some(Means::Session(session))) => {
-                let (question, pending) = with(session);
-                self.ask(question, pending);
-            }
-            _ => self.say("that cannot be done here"),
+    fn order(&mut self, with: impl FnOnce(SessionId) -> Question) {
+        match self.over.as_ref().and_then(Over::session) {
+            Some(session) => self.ask(with(session), Pending::Changed),
+            None => self.say("that cannot be done here"),
         }
     }
 
     fn choose(&mut self) {
+        if let Some(session) = self.over.as_ref().and_then(Over::session) {
+            self.over = None;
+            return self.join(session);
+        }
+        match &mut self.over {
+            Some(Over::Settings(pane)) => {
+                let turned = pane.turn(true).cloned();
+                self.turned(turned);
+            }
+            Some(Over::List(_)) => self.choose_row(),
+            _ => self.over = None,
+        }
+    }
+
+    fn choose_row(&mut self) {
         let Some(Over::List(list)) = self.close_over() else { return };
         let Some(row) = list.chosen() else { return };
         match (row.means.clone(), list.kind) {
@@ -189,15 +284,13 @@ impl App {
     }
 
     pub(super) fn open_pods(&mut self) {
-        self.over = Some(Over::List(List::new(ListKind::Pods, pod_rows(&self.pods))));
+        self.over = Some(Over::Pods(Pods::new(self.pods.clone())));
         self.ask(Question::Pods, Pending::Pods);
     }
 
     pub(super) fn open_threads(&mut self) {
-        let rows = thread_rows(&self.threads, self.now);
-        self.over = Some(Over::List(List::new(ListKind::Threads, rows)));
-        let question = Question::Threads { words: String::new(), everywhere: false };
-        self.ask(question, Pending::Threads { words: String::new() });
+        self.over = Some(Over::Threads(Threads::new(self.threads.clone())));
+        self.ask_threads(String::new());
     }
 
     pub(super) fn open_rewind(&mut self) {
@@ -235,27 +328,21 @@ impl App {
     }
 
     /// An answer for other words than those that stand there now is out of date.
-    pub(super) fn show_threads(&mut self, threads: Vec<ThreadLine>, words: &str) {
+    pub(super) fn show_threads(&mut self, threads: Vec<ThreadRow>, words: &str) {
+        let current = self.searched() == words;
         if words.is_empty() {
             self.threads = threads.clone();
         }
-        let rows = thread_rows(&threads, self.now);
-        if let Some(Over::List(list)) = &mut self.over
-            && list.kind == ListKind::Threads
-            && list.filter == words
+        if let Some(Over::Threads(pane)) = &mut self.over
+            && current
         {
-            list.rows = rows;
-            list.at = list.at.min(list.rows.len().saturating_sub(1));
+            pane.set(threads, !words.is_empty());
         }
     }
 
-    pub(super) fn refresh_list(&mut self) {
-        let rows = pod_rows(&self.pods);
-        if let Some(Over::List(list)) = &mut self.over
-            && list.kind == ListKind::Pods
-        {
-            list.rows = rows;
-            list.at = list.at.min(list.rows.len().saturating_sub(1));
+    pub(super) fn refresh_pods(&mut self) {
+        if let Some(Over::Pods(pane)) = &mut self.over {
+            pane.set(self.pods.clone());
         }
     }
 
@@ -264,18 +351,15 @@ impl App {
     }
 
     pub(super) fn open_tasks(&mut self) {
-        let tasks = self.talk.as_ref().map(|talk| talk.standing().tasks.clone()).unwrap_or_default();
-        let line = |task: &TaskRow| format!("{:<12} {}", task.status.as_str(), task.subject);
-        let lines = match tasks.is_empty() {
-            true => vec!["the agent has written down no tasks".to_owned()],
-            false => tasks.iter().map(line).collect(),
-        };
-        self.open_text("Tasks", lines);
+        if self.talk.is_some() {
+            self.over = Some(Over::Tasks(Tasks::default()));
+        } else {
+            self.say("tasks are a session's, and none is attached");
+        }
     }
 
     pub(super) fn open_help(&mut self) {
-        let mut lines = vec!["Keys (keys.toml gives an action others)".to_owned(), String::new()];
-        for action in Action::ALL {
+        let keys = Action::ALL.iter().map(|action| {
             let keys: Vec<String> =
                 self.setup.keys.keys_of(*action).iter().map(ToString::to_string).collect();
             let place = match action.place() {
@@ -285,56 +369,103 @@ impl App {
                 Place::Block => "block",
                 Place::List => "list",
             };
-            lines.push(format!(
-                "{:<14} {:<24} {:<9} {}",
-                action.name(),
-                keys.join(", "),
-                place,
-                action.says()
-            ));
+            HelpRow {
+                keys: keys.join(", "),
+                says: action.says().to_owned(),
+                place: place.to_owned(),
+                name: action.name().to_owned(),
+            }
+        });
+        let commands = super::slash::Command::ALL.iter().map(|command| HelpRow {
+            keys: format!("/{}", command.name()),
+            says: command.says().to_owned(),
+            place: "composer".to_owned(),
+            name: String::new(),
+        });
+        self.over = Some(Over::Help(Help::new(keys.chain(commands).collect())));
+    }
+
+    pub(super) fn open_settings(&mut self) {
+        let row = |name: &str, value: &str, choices: &[&str], says: &str| Setting {
+            name: name.to_owned(),
+            value: value.to_owned(),
+            choices: choices.iter().map(|choice| (*choice).to_owned()).collect(),
+            says: says.to_owned(),
+        };
+        let settings = &self.setup.settings;
+        let on = |on: bool| if on { "on" } else { "off" };
+        let theme = settings.theme.as_deref().unwrap_or(ThemeName::default().as_str());
+        let rows = vec![
+            row("theme", theme, &ThemeName::ALL.map(ThemeName::as_str), "colours"),
+            row("plain", on(settings.plain), &["off", "on"], "labelled lines for a screen reader"),
+            row("mouse", on(settings.mouse), &["off", "on"], "the wheel scrolls; Shift selects text"),
+        ];
+        self.over = Some(Over::Settings(panes::Settings::new(rows)));
+    }
+
+    fn turned(&mut self, setting: Option<Setting>) {
+        let Some(setting) = setting else { return };
+        let mut settings = self.setup.settings.clone();
+        match setting.name.as_str() {
+            "theme" => settings.theme = Some(setting.value),
+            "plain" => settings.plain = setting.value == "on",
+            _ => settings.mouse = setting.value == "on",
         }
-        lines.push(String::new());
-        lines.push("Commands".to_owned());
-        lines.push(String::new());
-        lines.extend(
-            super::slash::Command::ALL
-                .iter()
-                .map(|command| format!("/{:<13} {}", command.name(), command.says())),
-        );
-        self.open_text("Help", lines);
+        self.set_theme(settings);
+    }
+
+    /// Reads the whole log for a view of all of it, page by page.
+    pub(super) fn gather(&mut self, what: Gathered) {
+        let gathering = Gathering { what, changes: Changes::new(), context: ContextUse::new(), pages: 0 };
+        self.gather_from(0, gathering);
+    }
+
+    fn gather_from(&mut self, from_seq: u64, gathering: Gathering) {
+        let read =
+            minke_protocol::Read { from_seq, limit: minke_protocol::limits::PAGE_ENTRIES, kinds: None };
+        self.send(Method::Read(read), Pending::Gather(Box::new(gathering)));
+    }
+
+    pub(super) fn gathered(&mut self, mut gathering: Gathering, page: &ReadReply) {
+        for entry in &page.entries {
+            match gathering.what {
+                Gathered::Changes => gathering.changes.entry(entry),
+                Gathered::Context => gathering.context.entry(entry),
+            }
+        }
+        gathering.pages += 1;
+        match page.next_seq {
+            Some(next) if gathering.pages < PAGES => return self.gather_from(next, gathering),
+            Some(_) => self.say("the session is very long: what is newest is not in here"),
+            None => {}
+        }
+        self.over = Some(match gathering.what {
+            Gathered::Changes => Over::Diff(Box::new(DiffPane::new(gathering.changes))),
+            Gathered::Context => {
+                Over::Context { pane: ContextPane::default(), context: Box::new(gathering.context) }
+            }
+        });
     }
 }
 
-/// Those that need somebody first; children stay below their parents.
-fn pod_rows(pods: &[PodLine]) -> Vec<Row> {
-    // Each tree as a whole: its first member and everybody deeper that follows.
-    let mut trees: Vec<&[PodLine]> = Vec::new();
-    let mut rest = pods;
-    while !rest.is_empty() {
-        let root = rest.first().map_or(0, |pod| pod.depth);
-        let end = rest.iter().skip(1).position(|pod| pod.depth <= root).map_or(rest.len(), |at| at + 1);
-        let (tree, others) = rest.split_at(end);
-        trees.push(tree);
-        rest = others;
-    }
-    trees.sort_by_key(|tree| !tree.iter().any(|pod| pod.asks > 0));
-    trees.into_iter().flatten().map(pod_row).collect()
+/// What a view of the whole log is made of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Gathered {
+    Changes,
+    Context,
 }
 
-fn pod_row(pod: &PodLine) -> Row {
-    let indent = "  ".repeat(pod.depth.min(8));
-    let asks = if pod.asks > 0 { format!(" ? {}", pod.asks) } else { String::new() };
-    let cost = pod.cost_micros.map_or_else(String::new, |micros| format!("  {}", dollars(micros)));
-    Row {
-        text: format!("{indent}{}  {}{asks}  {}", pod.name, pod.state, one_line(&pod.activity)),
-        aside: format!("{} tokens{cost}  {}", short(pod.tokens), pod.scope),
-        means: Means::Session(pod.session),
-        urgent: pod.asks > 0,
-    }
+/// A log that is being read.
+#[derive(Debug, Clone)]
+pub(super) struct Gathering {
+    what: Gathered,
+    changes: Changes,
+    context: ContextUse,
+    pages: usize,
 }
 
-pub(super) fn thread_rows(threads: &[ThreadLine], now: Millis) -> Vec<Row> {
-    let row = |thread: &ThreadLine| Row {
+pub(super) fn thread_rows(threads: &[ThreadRow], now: Millis) -> Vec<Row> {
+    let row = |thread: &ThreadRow| Row {
         text: format!("{:<16}  {}", thread.name, one_line(&thread.preview)),
         aside: format!("{} {}", thread.state, ago(thread.updated, now)),
         means: Means::Session(thread.session),

@@ -3,7 +3,7 @@
 
 use minke_protocol::{Compact, Fork, Method, Set, Undo};
 
-use super::over::{dollars, short};
+use super::over::{Gathered, dollars, short};
 use super::{App, Do, Pending};
 use crate::outside::Question;
 use crate::paint::ThemeName;
@@ -35,6 +35,8 @@ commands! {
     Rewind = "rewind", "back to an earlier input";
     Fork = "fork", "a new session that begins here";
     Undo = "undo", "put back what the last run changed";
+    Diff = "diff", "everything that this session has changed";
+    Context = "context", "what fills the model's window";
     Tasks = "tasks", "what the agent means to do";
     Pods = "pods", "everybody who lives";
     Threads = "threads", "conversations of this directory, and a search in all";
@@ -42,6 +44,7 @@ commands! {
     Scope = "scope", "what the pod may touch, and how that is held";
     Mcp = "mcp", "servers whose tools are used";
     Cost = "cost", "tokens and money";
+    Settings = "settings", "colours, screen reader, mouse";
     Theme = "theme", "terminal, dark, light, contrast, none";
     Plain = "plain", "plain lines for a screen reader, or not";
     Mouse = "mouse", "the wheel scrolls, or not";
@@ -93,6 +96,8 @@ impl App {
             Command::Rewind => self.open_rewind(),
             Command::Fork => self.send(Method::Fork(Fork::default()), Pending::Fork),
             Command::Undo => self.send(Method::Undo(Undo::default()), Pending::Told("undoing the last run")),
+            Command::Diff => self.gather(Gathered::Changes),
+            Command::Context => self.gather(Gathered::Context),
             Command::Tasks => self.open_tasks(),
             Command::Pods => self.open_pods(),
             Command::Threads => self.open_threads(),
@@ -103,6 +108,7 @@ impl App {
             Command::Scope => self.open_scope(),
             Command::Mcp => self.open_mcp(),
             Command::Cost => self.open_cost(),
+            Command::Settings => self.open_settings(),
             Command::Theme => self.change_theme(words.as_deref()),
             Command::Plain => {
                 let mut settings = self.setup.settings.clone();
@@ -213,6 +219,7 @@ impl Command {
             | Command::Model
             | Command::Pods
             | Command::Threads
+            | Command::Settings
             | Command::Theme
             | Command::Plain
             | Command::Mouse
@@ -222,6 +229,8 @@ impl Command {
             | Command::Rewind
             | Command::Fork
             | Command::Undo
+            | Command::Diff
+            | Command::Context
             | Command::Tasks
             | Command::Asks
             | Command::Scope

@@ -145,8 +145,7 @@ impl App {
             return vec![(Action::Send, "answer"), (Action::Pause, "back to the question")];
         }
         match &self.over {
-            Some(Over::Text { .. }) => return vec![(Action::Close, "close"), (Action::Down, "scroll")],
-            Some(Over::List(list)) => return list_keys(list.kind),
+            Some(over) => return over_keys(over),
             None => {}
         }
         let mut keys = match (self.place(), self.focus) {
@@ -202,22 +201,29 @@ impl App {
     }
 }
 
-fn list_keys(kind: ListKind) -> Vec<(Action, &'static str)> {
-    let choose = match kind {
-        ListKind::Pods => "attach",
-        ListKind::Threads => "go on",
-        ListKind::Models => "use",
-        ListKind::Rewind { .. } => "back to it",
-    };
-    let mut keys = vec![(Action::Choose, choose), (Action::Close, "close")];
-    match kind {
-        ListKind::Pods => {
-            keys.extend([(Action::PauseIt, "pause"), (Action::StopIt, "stop"), (Action::ForkIt, "fork")]);
+fn over_keys(over: &Over) -> Vec<(Action, &'static str)> {
+    let close = (Action::Close, "close");
+    let orders = |keys: &[(Action, &'static str)]| [keys, &[close]].concat();
+    match over {
+        Over::Pods(_) => orders(&[
+            (Action::Choose, "attach"),
+            (Action::PauseIt, "pause"),
+            (Action::StopIt, "stop"),
+            (Action::ForkIt, "fork"),
+        ]),
+        Over::Threads(_) => {
+            orders(&[(Action::Choose, "go on"), (Action::ForkIt, "fork"), (Action::ArchiveIt, "archive")])
         }
-        ListKind::Threads => keys.extend([(Action::ForkIt, "fork"), (Action::ArchiveIt, "archive")]),
-        ListKind::Models | ListKind::Rewind { .. } => {}
+        Over::Settings(_) => orders(&[(Action::Choose, "change"), (Action::Down, "down")]),
+        Over::List(list) => match list.kind {
+            ListKind::Models => orders(&[(Action::Choose, "use")]),
+            ListKind::Rewind { .. } => orders(&[(Action::Choose, "back to it")]),
+        },
+        Over::Diff(_) => orders(&[(Action::Down, "scroll"), (Action::Complete, "next file")]),
+        Over::Help(_) | Over::Tasks(_) | Over::Context { .. } | Over::Text { .. } => {
+            orders(&[(Action::Down, "down"), (Action::Up, "up")])
+        }
     }
-    keys
 }
 
 /// What may be written, out of the lines that the pod tells its model.

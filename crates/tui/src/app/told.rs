@@ -6,7 +6,6 @@ use minke_protocol::{
 use minke_record::ErrorCode;
 use minke_view::Prepended;
 
-use super::over::Over;
 use super::talk::{Talk, Wire};
 use super::{App, Do, Focus, Link, Pending};
 use crate::composer::Draft;
@@ -121,7 +120,7 @@ impl App {
                         talk.reading = false;
                     }
                 }
-                Pending::Answer(_) if refusal.code == ErrorCode::NotFound => {
+                Pending::Answer { .. } if refusal.code == ErrorCode::NotFound => {
                     self.say("that question is not open any more");
                 }
                 _ => self.say(refusal.message.clone()),
@@ -177,9 +176,19 @@ impl App {
                     self.completions(sigil, &rest, found);
                 }
             }
+            Pending::Gather(gathering) => {
+                if let Some(page) = self.read::<ReadReply>(data) {
+                    self.gathered(*gathering, &page);
+                }
+            }
             Pending::Told(word) => self.say(word),
+            Pending::Answer { ask, answer, there: true } => {
+                if let Some(talk) = &mut self.talk {
+                    talk.conversation.answered_there(ask, answer);
+                }
+            }
             Pending::Said { .. }
-            | Pending::Answer(_)
+            | Pending::Answer { .. }
             | Pending::Pods
             | Pending::Threads { .. }
             | Pending::Models
@@ -200,7 +209,7 @@ impl App {
         match (answer, pending) {
             (Answer::Pods(pods), _) => {
                 self.pods = pods;
-                self.refresh_list();
+                self.refresh_pods();
             }
             (Answer::Threads(threads), Pending::Threads { words }) => self.show_threads(threads, &words),
             (Answer::Threads(threads), _) => self.threads = threads,
@@ -209,7 +218,7 @@ impl App {
             (Answer::Forked(session), _) => self.join(session),
             (Answer::Done(word), pending) => {
                 self.say(word);
-                if pending == Pending::Changed {
+                if matches!(pending, Pending::Changed) {
                     self.ask_list_again();
                 }
             }
@@ -229,11 +238,9 @@ impl App {
     }
 
     fn ask_list_again(&mut self) {
-        let words = match &self.over {
-            Some(Over::List(list)) => list.filter.clone(),
-            _ => String::new(),
-        };
+        let words = self.searched();
         self.ask(Question::Pods, Pending::Pods);
-        self.ask(Question::Threads { words: words.clone(), everywhere: false }, Pending::Threads { words });
+        let everywhere = !words.trim().is_empty();
+        self.ask(Question::Threads { words: words.clone(), everywhere }, Pending::Threads { words });
     }
 }
