@@ -78,7 +78,7 @@ async fn look_on(tour: &Tour, dir: &Path, around: &Surroundings, screen: &Screen
         Err(failure) => Err(failure),
     };
     if let Err(failure) = watched {
-        return Err(failure.why(stopped(child)));
+        return Err(failure.why(stopped(child).sentence()));
     }
     let status = signals.until_end(child).await?;
     let mut told = String::new();

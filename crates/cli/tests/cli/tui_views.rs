@@ -258,5 +258,5 @@ fn the_tour_is_looked_on_at_and_told_afterwards() {
     let status = tui.pty.end();
     tui.check_restored();
     assert!(status.success(), "{}", tui.screen());
-    assert!(tui.pty.text().contains("verified"), "{}", tui.screen());
+    assert!(tui.pty.text().contains("log verify"), "{}", tui.screen());
 }

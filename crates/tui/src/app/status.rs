@@ -144,9 +144,8 @@ impl App {
         if self.noting.is_some() {
             return vec![(Action::Send, "answer"), (Action::Pause, "back to the question")];
         }
-        match &self.over {
-            Some(over) => return over_keys(over),
-            None => {}
+        if let Some(over) = &self.over {
+            return over_keys(over);
         }
         let mut keys = match (self.place(), self.focus) {
             (Place::Question, Focus::Question(ask))
