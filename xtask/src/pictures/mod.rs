@@ -8,6 +8,7 @@ mod svg;
 use std::num::NonZero;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 use stage::Stage;
 use xtask::tree;
@@ -16,6 +17,9 @@ use crate::run::{cargo, must};
 
 /// Rows and columns of every picture.
 const SIZE: (NonZero<u16>, NonZero<u16>) = (NonZero::new(30).unwrap(), NonZero::new(100).unwrap());
+
+/// How long a pod may take to live.
+const STARTS_WITHIN: Duration = Duration::from_secs(20);
 
 /// A model that explains a change, makes it and runs what it made.
 const MENDS: &str = r#"
@@ -55,7 +59,7 @@ pace_ms = 400
 text = ["I read ", "the parser ", "and write ", "down what ", "each rule ", "takes, ", "one after ", "the other, ", "until all ", "are there: ", "first ", "names, ", "then ", "numbers, ", "then ", "lists, ", "then ", "blocks, ", "and ", "so ", "on, ", "and ", "so ", "on, ", "and ", "so ", "on, ", "until ", "the ", "end."]
 "#;
 
-/// A home of the scenes' own, with a project in it.
+/// A home of the scenes' own, with a project in it. Its name is always the same: it can be seen in the pictures.
 struct House {
     dir: tempfile::TempDir,
     minke: PathBuf,
@@ -63,13 +67,10 @@ struct House {
 
 impl House {
     fn new(minke: &Path) -> Result<House, String> {
-        let dir = tempfile::Builder::new().prefix("minke-pictures-").tempdir().map_err(said)?;
+        let dir = tempfile::Builder::new().prefix("minke-pictures").rand_bytes(0).tempdir().map_err(said)?;
         let house = House { dir, minke: minke.to_owned() };
         house.put("home/config/config.toml", "")?;
         house.put("greeting/greet.sh", "#!/bin/sh\n# Greets whoever comes.\necho \"Hello\"\n")?;
-        for (name, script) in [("mends", MENDS), ("asks", ASKS), ("talks", TALKS)] {
-            house.put(&format!("{name}.toml"), script)?;
-        }
         Ok(house)
     }
 
@@ -83,7 +84,13 @@ impl House {
     fn minke(&self, place: &str, script: &str) -> Result<Command, String> {
         let cwd = self.dir.path().join(place);
         std::fs::create_dir_all(&cwd).map_err(said)?;
-        let config = format!("[model]\nref = \"scripted:{}\"\n", self.dir.path().join(script).display());
+        self.put(&format!("{place}.toml"), script)?;
+        let model = self.dir.path().join(format!("{place}.toml"));
+        let posture = if script == ASKS { "ask" } else { "auto" };
+        let config = format!(
+            "[model]\nref = \"scripted:{}\"\n[permissions]\nposture = \"{posture}\"\n",
+            model.display()
+        );
         self.put("home/config/config.toml", &config)?;
         let mut command = Command::new(&self.minke);
         command.current_dir(cwd).env("MINKE_HOME", self.dir.path().join("home"));
@@ -91,17 +98,44 @@ impl House {
         Ok(command)
     }
 
-    /// Runs it to its end, off the stage.
-    fn run(&self, place: &str, script: &str, args: &[&str]) -> Result<(), String> {
-        must(self.minke(place, script)?.args(args).stdout(Stdio::null()).stderr(Stdio::null()))
+    /// A pod that works off the stage, in a directory of its own.
+    fn pod(&self, name: &str, script: &str, task: &str) -> Result<(), String> {
+        let mut command = self.minke(name, script)?;
+        command.args(["exec", "--name", name, "--on-ask", "wait", task]);
+        let begun = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
+        begun.map(drop).map_err(said)?;
+        // The script is read when the pod starts: the next one has another.
+        let patience = Instant::now() + STARTS_WITHIN;
+        while !self.pods()?.iter().any(|pod| pod == name) {
+            if Instant::now() > patience {
+                return Err(format!("the pod {name} does not start"));
+            }
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        Ok(())
+    }
+
+    fn at_home(&self) -> Command {
+        let mut command = Command::new(&self.minke);
+        command.env("MINKE_HOME", self.dir.path().join("home"));
+        command
+    }
+
+    /// The names of those who live.
+    fn pods(&self) -> Result<Vec<String>, String> {
+        let listed = self.at_home().args(["ps", "--json"]).output().map_err(said)?;
+        let listed: Vec<serde_json::Value> =
+            serde_json::from_slice(&listed.stdout).map_err(|e| e.to_string())?;
+        Ok(listed.iter().filter_map(|pod| pod.get("name")?.as_str().map(str::to_owned)).collect())
     }
 }
 
 impl Drop for House {
     /// Whoever was started for a picture is ended with it.
     fn drop(&mut self) {
-        if let Ok(mut command) = self.minke("greeting", "talks.toml") {
-            drop(command.args(["stop", "--all"]).stdout(Stdio::null()).stderr(Stdio::null()).status());
+        for pod in self.pods().unwrap_or_default() {
+            let mut command = self.at_home();
+            drop(command.args(["stop", &pod]).stdout(Stdio::null()).stderr(Stdio::null()).status());
         }
     }
 }
@@ -134,7 +168,7 @@ const SCENES: [(&str, &str, Scene); 4] = [
 ];
 
 fn conversation(house: &House) -> Result<Stage, String> {
-    let mut stage = Stage::open(house.minke("greeting", "mends.toml")?, SIZE).map_err(said)?;
+    let mut stage = Stage::open(house.minke("greeting", MENDS)?, SIZE).map_err(said)?;
     stage.until("what is to be done?")?;
     stage.press("Let the greeting say whom it greets\r").map_err(said)?;
     stage.until("takes it back")?;
@@ -142,7 +176,7 @@ fn conversation(house: &House) -> Result<Stage, String> {
 }
 
 fn ask(house: &House) -> Result<Stage, String> {
-    let mut stage = Stage::open(house.minke("greeting", "asks.toml")?, SIZE).map_err(said)?;
+    let mut stage = Stage::open(house.minke("greeting", ASKS)?, SIZE).map_err(said)?;
     stage.until("what is to be done?")?;
     stage.press("Publish it when the tests are green\r").map_err(said)?;
     stage.until("git push origin main")?;
@@ -150,21 +184,21 @@ fn ask(house: &House) -> Result<Stage, String> {
 }
 
 fn pods(house: &House) -> Result<Stage, String> {
-    for (name, script) in [("parser", "talks.toml"), ("release", "asks.toml"), ("docs", "talks.toml")] {
-        house.run(name, script, &["spawn", "--name", name, "Go on with it"])?;
+    for (name, script) in [("parser", TALKS), ("release", ASKS), ("docs", TALKS)] {
+        house.pod(name, script, "Go on with it")?;
     }
-    let mut stage = Stage::open(house.minke("greeting", "talks.toml")?, SIZE).map_err(said)?;
+    let mut stage = Stage::open(house.minke("greeting", TALKS)?, SIZE).map_err(said)?;
     stage.until("release")?;
     stage.press("\u{10}").map_err(said)?;
-    stage.until("type to search")?;
+    stage.until("pods live")?;
     Ok(stage)
 }
 
 fn tour(house: &House) -> Result<Stage, String> {
-    let mut command = house.minke("greeting", "talks.toml")?;
+    let mut command = house.minke("greeting", TALKS)?;
     command.arg("tour");
     let mut stage = Stage::open(command, SIZE).map_err(said)?;
-    stage.until("claims")?;
+    stage.until("claims held")?;
     Ok(stage)
 }
 

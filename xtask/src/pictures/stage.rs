@@ -76,7 +76,12 @@ impl Stage {
             return Ok(false);
         }
         let mut bytes = [0; 16 * 1024];
-        let count = self.ours.read(&mut bytes).map_err(said)?;
+        let count = match self.ours.read(&mut bytes) {
+            Ok(count) => count,
+            // Nobody has the other end any more: the program is over, and its last screen stays.
+            Err(e) if e.raw_os_error() == Some(rustix::io::Errno::IO.raw_os_error()) => 0,
+            Err(e) => return Err(said(e)),
+        };
         let come = bytes.get(..count).unwrap_or_default();
         self.parser.process(come);
         Ok(count > 0)
