@@ -7,7 +7,9 @@
 mod bench;
 mod commands;
 mod pictures;
+mod process;
 mod run;
+mod stage;
 
 use std::process::ExitCode;
 

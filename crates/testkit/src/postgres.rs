@@ -60,11 +60,6 @@ impl Server {
         self.home.join("data")
     }
 
-    /// Where its socket lies.
-    pub fn home(&self) -> &Path {
-        &self.home
-    }
-
     /// The address for `--store`.
     pub fn address(&self) -> String {
         format!("postgres://minke@/postgres?host={}", self.home.display())

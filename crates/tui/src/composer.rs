@@ -190,7 +190,12 @@ impl Composer {
         if matches!(key.code, Code::Tab | Code::Enter) {
             return;
         }
-        self.area.input(key.input());
+        // As in a shell; the editor below takes it for undo.
+        if key.ctrl && key.code == Code::Char('u') {
+            self.area.delete_line_by_head();
+        } else {
+            self.area.input(key.input());
+        }
         self.shown = None;
     }
 
@@ -474,6 +479,13 @@ mod tests {
         let sent = composer.take().unwrap();
         assert_eq!(sent, [InputSegment::text("new")]);
         assert_eq!(composer.newest(), Some("new"));
+    }
+
+    #[test]
+    fn control_u_takes_the_line_away_up_to_the_cursor() {
+        let mut composer = typed("one two");
+        composer.key(Key { code: Code::Char('u'), ctrl: true, alt: false, shift: false });
+        assert_eq!(composer.text(), "");
     }
 
     #[test]

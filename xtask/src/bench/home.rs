@@ -15,6 +15,7 @@ use rustix::time::{ClockId, clock_gettime};
 use tempfile::TempDir;
 use xtask::tree;
 
+use crate::process;
 use crate::run::{cargo, must};
 
 /// A pod that is not ready by then does not get ready.
@@ -261,26 +262,12 @@ impl Pod {
 
     /// Proportional memory, in MiB.
     pub(crate) fn memory(&self) -> Result<f64, String> {
-        let path = format!("/proc/{}/smaps_rollup", self.child.id());
-        let text = fs::read_to_string(&path).map_err(|why| format!("cannot read {path}: {why}"))?;
-        let pss = text
-            .lines()
-            .find_map(|line| line.strip_prefix("Pss:")?.trim().strip_suffix(" kB")?.parse::<f64>().ok());
-        pss.map(|kib| kib / 1024.0).ok_or_else(|| format!("{path} has no Pss line"))
+        process::memory(self.child.id())
     }
 
     /// CPU time of all its threads so far, in seconds.
     pub(crate) fn cpu(&self) -> Result<f64, String> {
-        let tasks = format!("/proc/{}/task", self.child.id());
-        let mut nanoseconds = 0.0;
-        for task in fs::read_dir(&tasks).map_err(|why| format!("cannot list {tasks}: {why}"))? {
-            let path = task.map_err(|why| format!("cannot list {tasks}: {why}"))?.path().join("schedstat");
-            // A thread may end while we look; what it used is then in no file any more and too little to matter.
-            let Ok(text) = fs::read_to_string(&path) else { continue };
-            nanoseconds +=
-                text.split(' ').next().and_then(|on_cpu| on_cpu.parse::<f64>().ok()).unwrap_or(0.0);
-        }
-        Ok(nanoseconds / 1e9)
+        process::cpu(self.child.id())
     }
 }
 

@@ -14,6 +14,7 @@ mod machine;
 mod provider;
 mod rounds;
 mod start;
+mod terminal;
 mod wire;
 
 use std::fs;
@@ -28,7 +29,7 @@ use machine::Machine;
 /// A benchmark gives one figure or several that belong together.
 type Measure = fn(&Built) -> Result<Vec<Figure>, String>;
 
-const ALL: [(&str, Measure); 12] = [
+const ALL: [(&str, Measure); 13] = [
     ("log", log::log),
     ("ready", start::ready),
     ("first_request", start::first_request),
@@ -41,6 +42,7 @@ const ALL: [(&str, Measure); 12] = [
     ("hands", hands::hands),
     ("declare", hands::declare),
     ("index", hands::index),
+    ("terminal", terminal::terminal),
 ];
 
 /// Measures what is named, or everything.

@@ -2,7 +2,6 @@
 //!
 //! Here: the scenes. Elsewhere: the program on its terminal (`stage`), a screen as SVG (`svg`).
 
-mod stage;
 mod svg;
 
 use std::num::NonZero;
@@ -10,10 +9,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use stage::Stage;
 use xtask::tree;
 
 use crate::run::{cargo, must};
+use crate::stage::Stage;
 
 /// Rows and columns of every picture.
 const SIZE: (NonZero<u16>, NonZero<u16>) = (NonZero::new(30).unwrap(), NonZero::new(100).unwrap());
@@ -94,7 +93,6 @@ impl House {
         self.put("home/config/config.toml", &config)?;
         let mut command = Command::new(&self.minke);
         command.current_dir(cwd).env("MINKE_HOME", self.dir.path().join("home"));
-        command.env("TERM", "xterm-256color").env("COLORTERM", "truecolor").env_remove("NO_COLOR");
         Ok(command)
     }
 

@@ -50,7 +50,7 @@ struct Side {
 
 impl Side {
     fn new(server: &Server, commands: bool) -> Side {
-        let (lease, wire) = (LEASE_MS.to_string(), Wire::to(server.home()));
+        let (lease, wire) = (LEASE_MS.to_string(), Wire::to(&server.address()));
         let world = World::new().with("MINKE_STORE", &wire.address()).with("MINKE_STORE_LEASE_MS", &lease);
         world.write("s.toml", &script(commands));
         let host = Some(Host::start(&world, &["--idle", "0"]));

@@ -39,10 +39,12 @@ pub(crate) struct Wire {
 }
 
 impl Wire {
-    pub(crate) fn to(server: &Path) -> Wire {
+    /// To the server of this address, which names the directory of its socket.
+    pub(crate) fn to(address: &str) -> Wire {
+        let (_, server) = address.split_once("host=").unwrap();
         let dir = tempfile::tempdir().unwrap();
         let listener = UnixListener::bind(dir.path().join(SOCKET)).unwrap();
-        let (way, server) = (Arc::new(Way::default()), server.join(SOCKET));
+        let (way, server) = (Arc::new(Way::default()), Path::new(server).join(SOCKET));
         let accepting = Arc::clone(&way);
         std::thread::spawn(move || {
             for near in listener.incoming() {

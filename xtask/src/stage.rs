@@ -13,15 +13,24 @@ use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{Winsize, tcsetwinsize};
 use vt100::Parser;
 
+use crate::process;
+
 /// How long something may take to be shown.
 const SHOWN_WITHIN: Duration = Duration::from_secs(30);
 /// So long nothing may have come before a screen is taken for finished.
 const STILL: Duration = Duration::from_millis(400);
 
+/// How a synchronized update ends.
+const FRAME_END: &[u8] = b"\x1b[?2026l";
+
 pub(crate) struct Stage {
     ours: File,
     child: Child,
     parser: Parser,
+    /// Synchronized updates that have ended.
+    frames: usize,
+    /// What came last, in which an end may be cut in two.
+    tail: Vec<u8>,
 }
 
 impl Stage {
@@ -41,9 +50,16 @@ impl Stage {
         )?);
         let size = Winsize { ws_row: rows.get(), ws_col: columns.get(), ws_xpixel: 0, ws_ypixel: 0 };
         tcsetwinsize(&theirs, size)?;
+        command.env("TERM", "xterm-256color").env("COLORTERM", "truecolor").env_remove("NO_COLOR");
         command.stdin(theirs.try_clone()?).stdout(theirs.try_clone()?).stderr(theirs);
         let child = command.spawn()?;
-        Ok(Stage { ours: File::from(ours), child, parser: Parser::new(rows, columns, 0) })
+        Ok(Stage {
+            ours: File::from(ours),
+            child,
+            parser: Parser::new(rows, columns, 0),
+            frames: 0,
+            tail: Vec::new(),
+        })
     }
 
     pub(crate) fn screen(&self) -> &vt100::Screen {
@@ -54,8 +70,8 @@ impl Stage {
         self.ours.write_all(keys.as_bytes())
     }
 
-    /// Until this stands on the screen, and nothing has changed for a moment.
-    pub(crate) fn until(&mut self, wanted: &str) -> Result<(), String> {
+    /// Until this stands on the screen.
+    pub(crate) fn shows(&mut self, wanted: &str) -> Result<(), String> {
         let patience = Instant::now() + SHOWN_WITHIN;
         while !self.screen().contents().contains(wanted) {
             if Instant::now() > patience {
@@ -63,6 +79,44 @@ impl Stage {
             }
             self.hear(Duration::from_millis(50))?;
         }
+        Ok(())
+    }
+
+    /// Takes what comes for so long.
+    pub(crate) fn hear_for(&mut self, time: Duration) -> Result<(), String> {
+        let until = Instant::now() + time;
+        while let Some(left) = until.checked_duration_since(Instant::now()).filter(|left| !left.is_zero()) {
+            self.hear(left)?;
+        }
+        Ok(())
+    }
+
+    /// Frames that were drawn so far.
+    pub(crate) fn frames(&self) -> usize {
+        self.frames
+    }
+
+    fn count(&mut self, come: &[u8]) {
+        self.tail.extend_from_slice(come);
+        self.frames += self.tail.windows(FRAME_END.len()).filter(|some| *some == FRAME_END).count();
+        let kept = self.tail.len().saturating_sub(FRAME_END.len() - 1);
+        self.tail.drain(..kept);
+    }
+
+    /// Proportional memory of the program, in MiB.
+    pub(crate) fn memory(&self) -> Result<f64, String> {
+        process::memory(self.child.id())
+    }
+
+    /// CPU time of the program so far, in seconds.
+    pub(crate) fn cpu(&self) -> Result<f64, String> {
+        process::cpu(self.child.id())
+    }
+
+    /// Until this stands on the screen, and nothing has changed for a moment.
+    pub(crate) fn until(&mut self, wanted: &str) -> Result<(), String> {
+        self.shows(wanted)?;
+        let patience = Instant::now() + SHOWN_WITHIN;
         while self.hear(STILL)? && Instant::now() < patience {}
         Ok(())
     }
@@ -84,6 +138,7 @@ impl Stage {
         };
         let come = bytes.get(..count).unwrap_or_default();
         self.parser.process(come);
+        self.count(come);
         Ok(count > 0)
     }
 }
