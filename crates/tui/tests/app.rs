@@ -569,6 +569,25 @@ fn without_a_session_there_is_what_can_be_gone_on_with() {
     })));
     room.shows("no model to ask");
     room.shows("> do it");
+    // Why nothing came of it stays until the person does something.
+    room.now += 60_000;
+    room.msg(Msg::Tick);
+    assert_eq!(room.app.wants_tick(), None);
+    room.shows("no model to ask");
+    room.press("end");
+    room.shows_not("no model to ask");
+}
+
+#[test]
+fn what_a_pod_waits_for_is_shown_on_the_narrowest_screen() {
+    let mut room = Room::attached();
+    room.size = (40, 12);
+    let seq = room.seq;
+    room.status("running");
+    let retry = json!({ "llm_call": 0, "failed_attempt": 1, "max_attempts": 5, "wait_ms": 9_000, "status": 503,
+                        "error": "far too many people want to know something at the same time" });
+    room.frame(&json!({ "event": "llm_retry", "data": retry, "after_seq": seq }));
+    room.shows("asked again in 9 s (1/5)");
 }
 
 #[test]

@@ -52,6 +52,7 @@ mod trouble;
 mod trust;
 mod tui_screen;
 mod tui_talk;
+mod tui_turns;
 mod tui_views;
 mod upward;
 mod wired;

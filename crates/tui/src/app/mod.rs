@@ -43,6 +43,8 @@ const TWICE_MS: Millis = 1_500;
 const ESCAPE_TWICE_MS: Millis = 600;
 /// How long a word at the bottom stays.
 const SAID_MS: Millis = 6_000;
+/// When something was said that does not go by itself.
+const STAYS: Millis = Millis::MAX - SAID_MS;
 /// A question that has just appeared is not answered by a key that was meant for something else.
 const STARTLED_MS: Millis = 350;
 /// How often something that moves is drawn anew.
@@ -235,7 +237,13 @@ impl App {
 
     fn hear(&mut self, msg: Msg) {
         match msg {
-            Msg::Term(TermEvent::Key(key)) => self.press(key),
+            Msg::Term(TermEvent::Key(key)) => {
+                if self.said.as_ref().is_some_and(|(_, at)| *at == STAYS) {
+                    self.said = None;
+                    self.dirty = true;
+                }
+                self.press(key);
+            }
             Msg::Term(TermEvent::Paste(text)) => self.pasted(&text),
             Msg::Term(TermEvent::Wheel(lines)) => self.scroll(i64::from(lines)),
             Msg::Term(TermEvent::Resize) => {}
@@ -326,7 +334,7 @@ impl App {
         if self.moves() {
             return Some(MOVES_MS);
         }
-        let said = self.said.as_ref().map(|(_, at)| at + SAID_MS);
+        let said = self.said.as_ref().filter(|(_, at)| *at != STAYS).map(|(_, at)| at + SAID_MS);
         let left = self.left_once.map(|at| at + TWICE_MS);
         let next = [said, left].into_iter().flatten().min()?;
         Some(next.saturating_sub(self.now).max(1))
@@ -351,6 +359,12 @@ impl App {
     /// A word at the bottom, for a while.
     fn say(&mut self, text: impl Into<String>) {
         self.said = Some((text.into(), self.now));
+        self.dirty = true;
+    }
+
+    /// Why something did not come about: it stays until the person does something.
+    fn complain(&mut self, why: impl Into<String>) {
+        self.said = Some((why.into(), STAYS));
         self.dirty = true;
     }
 

@@ -7,7 +7,7 @@ use super::over::{ListKind, Over, dollars, one_line, short};
 use super::talk::{Talk, Wire};
 use super::{App, Focus};
 use crate::keys::{Action, Place};
-use crate::paint::{Clean, Role};
+use crate::paint::{Clean, Piece, Role, cut};
 
 /// One turn of what shows that something is under way.
 const SPINNER: [&str; 4] = ["◐", "◓", "◑", "◒"];
@@ -236,6 +236,11 @@ fn scope_of(summary: &str) -> String {
     if paths.is_empty() { "read-only".to_owned() } else { format!("writes {}", paths.join(", ")) }
 }
 
+/// Who it is and what it does are shown in any case, cut if they must be.
+const SURE: usize = 2;
+/// Less than this of a word says nothing.
+const CUT_LEAST: usize = 4;
+
 /// Words with a gap between them; those that do not fit any more are left out.
 fn fit(words: Vec<Span<'static>>, width: u16) -> Line<'static> {
     let mut spans: Vec<Span<'static>> = Vec::new();
@@ -243,17 +248,21 @@ fn fit(words: Vec<Span<'static>>, width: u16) -> Line<'static> {
     for (at, word) in words.into_iter().enumerate() {
         let gap = if at == 0 { 0 } else { 2 };
         let wide = word.width();
-        if wide + gap > left {
-            if at == 0 {
-                spans.push(word);
-            }
+        let fits = wide + gap <= left;
+        if !fits && (at >= SURE || left < gap + CUT_LEAST) {
             continue;
         }
-        left -= wide + gap;
         if at > 0 {
             spans.push(Span::raw("  "));
         }
-        spans.push(word);
+        if fits {
+            left -= wide + gap;
+            spans.push(word);
+        } else {
+            let room = u16::try_from(left - gap).unwrap_or(width);
+            spans.extend(cut(&[Piece::new(Clean::line(&word.content), word.style)], room).spans);
+            left = 0;
+        }
     }
     Line::from(spans)
 }

@@ -48,7 +48,7 @@ impl App {
                 if let Some(input) = self.launching.take() {
                     self.composer.put_back(input);
                 }
-                self.say(trouble.to_string());
+                self.complain(trouble.to_string());
             }
             Link::Lost => {
                 let now = self.now;
@@ -202,7 +202,7 @@ impl App {
         let answer = match result {
             Ok(answer) => answer,
             Err(trouble) => {
-                self.say(trouble.to_string());
+                self.complain(trouble.to_string());
                 return;
             }
         };

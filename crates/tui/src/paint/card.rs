@@ -121,7 +121,8 @@ pub(super) fn facts(card: &AskCard, asked: Millis) -> Vec<(&'static str, String)
         let rule = match (&verdict.rule, &verdict.layer) {
             (Some(rule), Some(layer)) => Some(format!("{rule} ({layer})")),
             (Some(rule), None) => Some(rule.clone()),
-            (None, Some(layer)) => Some(format!("of {layer}")),
+            // No rule: something else of that name decided.
+            (None, Some(layer)) => Some(format!("none; the {layer} decides")),
             (None, None) => None,
         };
         facts.extend(rule.map(|rule| ("rule", rule)));
