@@ -29,8 +29,8 @@ use crate::link::{Link, send_to};
 use crate::outside::{Answer, Outside, Question, Trouble};
 use crate::terminal::Terminal;
 
-/// At most sixty frames a second.
-const FRAME: Duration = Duration::from_millis(16);
+/// At most so often: timers are late rather than early, and sixty frames a second are promised.
+const FRAME: Duration = Duration::from_millis(15);
 /// Frames of a pod that are folded before keys are looked at again.
 const BATCH: usize = 256;
 /// How long a draft may be unsaved.

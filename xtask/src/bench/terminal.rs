@@ -65,7 +65,7 @@ pub(crate) fn terminal(built: &Built) -> Result<Vec<Figure>, String> {
     let scrolled = scrolled(&mut stage)?;
     figures.push(Figure {
         beside: vec![("MiB of proportional memory afterwards".into(), stage.memory()?)],
-        ..figure("frames while scrolling a long thread", "a second", scrolled, Goal::AtLeast(55.0))
+        ..figure("frames while scrolling a long thread", "a second", scrolled, Goal::AtLeast(60.0))
     });
     stage.press("\u{1b}[1;5F").map_err(|e| e.to_string())?;
     stage.shows(LAST)?;
