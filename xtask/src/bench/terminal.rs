@@ -5,10 +5,12 @@
 
 use std::fmt::Write as _;
 use std::num::NonZero;
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use super::figure::{Figure, Floor, Goal, spread};
 use super::home::{Built, Home};
+use crate::run::must;
 use crate::stage::Stage;
 
 const SIZE: (NonZero<u16>, NonZero<u16>) = (NonZero::new(40).unwrap(), NonZero::new(120).unwrap());
@@ -129,6 +131,9 @@ fn keys_under_a_stream(built: &Built, home: &Home<'_>) -> Result<Figure, String>
         }
         samples.push(begun.elapsed().as_secs_f64() * 1_000.0);
     }
+    drop(stage);
+    // A terminal that is gone leaves its pod, as it should.
+    must(home.minke(&["stop", "stream"]).stdout(Stdio::null()).stderr(Stdio::null()))?;
     let most = spread(&samples).most;
     Ok(Figure {
         name: format!("a key under {DELTAS} pieces at full speed, until it is shown"),
