@@ -38,7 +38,7 @@ pub struct Mandate {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub acceptance: Option<String>,
     /// Hooks by name.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, deserialize_with = "names", skip_serializing_if = "Vec::is_empty")]
     pub notify: Vec<String>,
     /// The job whose schedule made this one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -135,6 +135,19 @@ impl Mandate {
     pub fn deadline(&self) -> Option<Millis> {
         self.deadline.map(|seconds| seconds.saturating_mul(1_000))
     }
+}
+
+/// Names of hooks. Said here what it is: serde's own words name no member.
+fn names<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {
+    let written = Value::deserialize(deserializer)?;
+    let name = |value: &Value| value.as_str().map(str::to_owned);
+    let names = written.as_array().and_then(|list| list.iter().map(name).collect());
+    names.ok_or_else(|| {
+        let shown: String = written.to_string().chars().take(80).collect();
+        serde::de::Error::custom(format!(
+            "`notify` is {shown}; it is a list of hooks' names, such as [\"chat\"]"
+        ))
+    })
 }
 
 /// A time: Unix seconds, or text as RFC 3339 has it.

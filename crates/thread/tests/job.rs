@@ -185,7 +185,10 @@ fn a_mandate_is_checked_when_it_is_asked_for() {
     assert!(refused(json!({"objective": "x", "retries": 3})).contains("`retries`"));
     assert!(refused(json!({"objective": "x", "retry": {"maximum": 3}})).contains("maximum"));
     assert!(refused(json!({"objective": "x", "restart": "often"})).contains("often"));
-    assert!(refused(json!({"objective": "x", "notify": [" "]})).contains("notify"));
+    for wrong in [json!([" "]), json!("me"), json!([3]), json!({})] {
+        let why = refused(json!({"objective": "x", "notify": wrong}));
+        assert!(why.contains("`notify`"), "{why}");
+    }
     assert!(refused(json!({"objective": "x", "notify": vec!["me"; 65]})).contains("at most 64"));
     assert_eq!(Mandate::asked(&json!({"objective": "x", "notify": ["me"]})).unwrap().notify, ["me"]);
     assert!(refused(json!({"objective": "x".repeat(2 << 20)})).contains("bytes"));

@@ -18,6 +18,23 @@ pub(crate) const CTRL_C: &str = "\x03";
 pub(crate) const ENTER: &str = "\r";
 pub(crate) const ESC: &str = "\x1b";
 
+/// A session that has done what the script says.
+pub(crate) fn told(script: &str) -> World {
+    let world = World::new();
+    world.write("s.toml", script);
+    let done = world.run(&["exec", "--name", "tale", "--model", "scripted:s.toml", "first"]);
+    assert_eq!(done.code, Some(0), "{done:?}");
+    world
+}
+
+/// Attached to that session, when this is seen of it.
+pub(crate) fn attached(world: &World, size: (u16, u16), seen: &str) -> Tui {
+    let mut tui = Tui::start(world, &["attach", "tale"], size);
+    tui.until(seen);
+    tui.until("idle");
+    tui
+}
+
 pub(crate) struct Tui {
     pub(crate) pty: Pty,
     parser: vt100::Parser,

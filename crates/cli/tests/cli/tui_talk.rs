@@ -2,7 +2,7 @@
 
 use rustix::process::{Signal, kill_process};
 
-use crate::tui_screen::{CTRL_C, ENTER, ESC, SIZES, Tui};
+use crate::tui_screen::{CTRL_C, ENTER, ESC, SIZES, Tui, told};
 use crate::world::World;
 
 const ECHO: &str = "loop = true\nchunk = 3\n[[turn]]\ntext = \"You said: {{prompt}}\"\n";
@@ -11,11 +11,7 @@ const WRITES: &str = "[[turn]]\n[[turn.call]]\ntool = \"Write\"\nargs = { file_p
 
 /// A pod called `tale` that lives and has nothing to do.
 fn living() -> World {
-    let world = World::new();
-    world.write("s.toml", ECHO);
-    let done = world.run(&["exec", "--name", "tale", "--model", "scripted:s.toml", "first"]);
-    assert_eq!(done.code, Some(0), "{done:?}");
-    world
+    told(ECHO)
 }
 
 #[test]

@@ -1,8 +1,7 @@
 //! Turns that a conversation takes, on a pseudo-terminal at three sizes: a provider that is asked again, a way back to an
 //! earlier input, a change looked at, a theme that is drawn.
 
-use crate::tui_screen::{ENTER, ESC, SIZES, Tui};
-use crate::world::World;
+use crate::tui_screen::{ENTER, ESC, SIZES, attached, told};
 
 const ECHO: &str = "loop = true\n[[turn]]\ntext = \"You said: {{prompt}}\"\n";
 const BUSY: &str = r#"
@@ -24,25 +23,10 @@ args = { file_path = "song.txt", old_string = "two whales", new_string = "three 
 text = "Sung."
 "#;
 
-fn living(script: &str) -> World {
-    let world = World::new();
-    world.write("s.toml", script);
-    let done = world.run(&["exec", "--name", "tale", "--model", "scripted:s.toml", "first"]);
-    assert_eq!(done.code, Some(0), "{done:?}");
-    world
-}
-
-fn attached(world: &World, size: (u16, u16), seen: &str) -> Tui {
-    let mut tui = Tui::start(world, &["attach", "tale"], size);
-    tui.until(seen);
-    tui.until("idle");
-    tui
-}
-
 #[test]
 fn a_provider_that_is_asked_again_is_counted_down() {
     for size in SIZES {
-        let world = living(BUSY);
+        let world = told(BUSY);
         let mut tui = attached(&world, size, "Here I am.");
         tui.write("second");
         tui.press(ENTER);
@@ -56,7 +40,7 @@ fn a_provider_that_is_asked_again_is_counted_down() {
 #[test]
 fn a_way_back_leads_to_an_earlier_input() {
     for size in SIZES {
-        let world = living(ECHO);
+        let world = told(ECHO);
         let mut tui = attached(&world, size, "You said: first");
         for said in ["second", "third"] {
             tui.write(said);
@@ -82,7 +66,7 @@ fn a_way_back_leads_to_an_earlier_input() {
 #[test]
 fn what_a_session_changed_is_looked_at_line_by_line() {
     for size in SIZES {
-        let world = living(EDITS);
+        let world = told(EDITS);
         let mut tui = attached(&world, size, "Sung.");
         tui.press("/diff ");
         tui.until("/diff");

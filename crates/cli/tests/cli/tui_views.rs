@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::tui_screen::{ENTER, ESC, SIZES, Tui};
+use crate::tui_screen::{ENTER, ESC, SIZES, Tui, attached, told};
 use crate::world::World;
 
 const ECHO: &str = "loop = true\nchunk = 3\n[[turn]]\ntext = \"You said: {{prompt}}\"\n";
@@ -11,26 +11,10 @@ const HALF: &str =
     "[[turn]]\nsteps = [{ text = \"Half of it.\" }, { delay_ms = 60000 }, { text = \"never\" }]\n";
 const WRITES: &str = "[[turn]]\n[[turn.call]]\ntool = \"Write\"\nargs = { file_path = \"a.txt\", content = \"a\\n\" }\n[[turn]]\ntext = \"Said and done.\"\n";
 
-/// A pod that lives and has done what the script says.
-fn living(script: &str) -> World {
-    let world = World::new();
-    world.write("s.toml", script);
-    let done = world.run(&["exec", "--name", "tale", "--model", "scripted:s.toml", "first"]);
-    assert_eq!(done.code, Some(0), "{done:?}");
-    world
-}
-
-fn attached(world: &World, size: (u16, u16), seen: &str) -> Tui {
-    let mut tui = Tui::start(world, &["attach", "tale"], size);
-    tui.until(seen);
-    tui.until("idle");
-    tui
-}
-
 #[test]
 fn every_view_opens_says_what_the_keys_are_and_closes() {
     for size in SIZES {
-        let world = living(WRITES);
+        let world = told(WRITES);
         let mut tui = attached(&world, size, "Said and done.");
         let views = [
             ("/help", "Help"),
@@ -139,7 +123,7 @@ fn several_pods_are_a_tree_and_one_that_asks_comes_first() {
 
 #[test]
 fn threads_are_searched_in_what_was_said() {
-    let world = living(ECHO);
+    let world = told(ECHO);
     let mut tui = attached(&world, (24, 80), "You said: first");
     tui.press("\x12");
     tui.until("Threads");
@@ -158,7 +142,7 @@ fn threads_are_searched_in_what_was_said() {
 
 #[test]
 fn keys_are_the_persons_own_and_mistakes_in_them_are_told() {
-    let world = living(ECHO);
+    let world = told(ECHO);
     std::fs::create_dir_all(world.home().join("config")).unwrap();
     std::fs::write(world.home().join("config/keys.toml"), "pods = \"f2\"\nfly = \"f3\"\n").unwrap();
     let mut tui = Tui::start(&world, &["attach", "tale"], (24, 80));
@@ -172,7 +156,7 @@ fn keys_are_the_persons_own_and_mistakes_in_them_are_told() {
 
 #[test]
 fn without_colours_nothing_is_coloured_and_plain_lines_have_no_frames() {
-    let world = living(ECHO);
+    let world = told(ECHO);
     let start = |name: &str, value: &str| {
         let mut command = world.command();
         command.args(["attach", "tale"]).env("TERM", "xterm-256color").env(name, value);
@@ -204,7 +188,7 @@ fn is_colour(number: u32) -> bool {
 
 #[test]
 fn a_light_theme_is_chosen_and_kept() {
-    let world = living(ECHO);
+    let world = told(ECHO);
     let mut tui = attached(&world, (24, 80), "You said: first");
     tui.press("/theme light");
     tui.until("/theme light");
