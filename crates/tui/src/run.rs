@@ -77,8 +77,7 @@ pub enum RunError {
 pub async fn run(start: Start, outside: &dyn Outside) -> Result<Left, RunError> {
     let keep = Keep::new(start.state.clone());
     let (keys, problems) = Keys::read(start.keys.as_deref().unwrap_or_default());
-    let mut settings = keep.settings();
-    settings.plain |= start.plain;
+    let settings = keep.settings();
     let mouse = settings.mouse;
     let setup = Setup {
         cwd: start.cwd.clone(),
@@ -86,6 +85,7 @@ pub async fn run(start: Start, outside: &dyn Outside) -> Result<Left, RunError> 
         keys,
         settings,
         no_color: start.no_color,
+        plain: start.plain,
         past: keep.past(),
         draft: keep.draft(None).filter(|_| start.session.is_none()),
         problems,

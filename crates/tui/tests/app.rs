@@ -5,7 +5,9 @@
 use minke_protocol::{Frame, Method, ReplyData, RunMode};
 use minke_record::{Decision, InputSegment, SessionId};
 use minke_tui::panes::ThreadRow;
-use minke_tui::{Answer, App, Do, FirstRun, Key, Link, ModelLine, Msg, Question, Setup, TermEvent, Trouble};
+use minke_tui::{
+    Answer, App, Do, FirstRun, Key, Link, ModelLine, Msg, Question, Settings, Setup, TermEvent, Trouble,
+};
 use minke_view::PodRow;
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
@@ -104,6 +106,15 @@ impl Room {
 
     fn write(&mut self, text: &str) {
         text.chars().for_each(|letter| self.key(Key::char(letter)));
+    }
+
+    /// The settings as they were kept last.
+    fn set(&mut self) -> Settings {
+        let kept = self.orders.iter().rev().find_map(|order| match order {
+            Do::SaveSettings(settings) => Some(settings.clone()),
+            _ => None,
+        });
+        kept.unwrap_or_default()
     }
 
     /// Orders other than those that keep drafts and inputs.
@@ -731,10 +742,67 @@ fn settings_are_turned_and_kept() {
     room.ordered();
     room.press("enter");
     room.shows("theme");
+    assert_eq!(room.set().theme, None, "nothing is changed by looking");
     room.press("enter");
-    let ordered = room.ordered();
-    assert!(
-        matches!(ordered.as_slice(), [Do::SaveSettings(settings)] if settings.theme.as_deref() == Some("dark")),
-        "{ordered:?}"
-    );
+    assert_eq!(room.set().theme.as_deref(), Some("dark"));
+    for (key, theme) in [("right", "light"), ("left", "dark"), ("space", "light"), ("left", "dark")] {
+        room.press(key);
+        assert_eq!(room.set().theme.as_deref(), Some(theme), "{key}");
+        room.shows("labelled lines for a screen reader");
+    }
+    room.press("down");
+    room.press("space");
+    assert!(room.set().plain);
+    room.press("down");
+    room.press("right");
+    assert!(room.set().mouse);
+    // A letter that was meant for something else closes nothing.
+    room.write("q");
+    room.shows("Settings");
+    room.press("esc");
+    room.shows_not("Settings");
+}
+
+#[test]
+fn settings_are_changed_by_words_too() {
+    let mut room = Room::attached();
+    let say = |room: &mut Room, words: &str| {
+        room.write(words);
+        room.press("enter");
+        room.set()
+    };
+    assert!(say(&mut room, "/settings mouse").mouse && !say(&mut room, "/settings mouse").mouse);
+    assert!(say(&mut room, "/settings mouse on").mouse && say(&mut room, "/settings mouse on").mouse);
+    assert!(say(&mut room, "/settings plain").plain && !say(&mut room, "/settings plain off").plain);
+    assert_eq!(say(&mut room, "/theme light").theme.as_deref(), Some("light"));
+    assert_eq!(say(&mut room, "/settings theme none").theme.as_deref(), Some("none"));
+    for (words, told) in [
+        ("/settings mouse maybe", "/settings mouse: off, on"),
+        ("/settings mouse on off", "/settings mouse: off, on"),
+        ("/settings wings", "there is no setting `wings`: theme, plain, mouse"),
+        ("/theme pink", "/settings theme: terminal, dark, light, contrast, none"),
+        ("/theme ", "/settings theme: terminal, dark, light, contrast, none"),
+    ] {
+        room.orders.clear();
+        assert_eq!(say(&mut room, words), Settings::default(), "{words} changes nothing");
+        room.shows(told);
+    }
+}
+
+#[test]
+fn plain_lines_that_were_wished_for_once_are_not_kept() {
+    let mut room = Room::new(Setup { plain: true, ..Setup::default() });
+    room.orders = room.app.open(room.now);
+    room.write("/settings mouse");
+    room.press("enter");
+    assert_eq!((room.set().plain, room.set().mouse), (false, true));
+    room.write("/settings ");
+    room.press("enter");
+    room.shows("> theme");
+    room.press("esc");
+    room.write("/settings plain");
+    room.press("enter");
+    room.write("/settings ");
+    room.press("enter");
+    room.shows("› theme");
 }

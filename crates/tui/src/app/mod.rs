@@ -8,11 +8,13 @@
 
 mod act;
 mod draw;
+mod help;
 mod msg;
 mod opening;
 mod over;
 mod pane;
 mod popup;
+mod settings;
 mod slash;
 mod status;
 mod talk;
@@ -60,6 +62,8 @@ pub struct Setup {
     pub settings: Settings,
     /// No colours, whatever is set.
     pub no_color: bool,
+    /// Plain lines for a screen reader this once, whatever is set.
+    pub plain: bool,
     pub past: Vec<String>,
     /// What was typed before a session was there.
     pub draft: Option<Draft>,
@@ -420,16 +424,10 @@ impl App {
     fn press(&mut self, key: Key) {
         self.act_on(key);
     }
-
-    fn set_theme(&mut self, settings: Settings) {
-        self.setup.settings = settings;
-        self.theme = theme_of(&self.setup);
-        self.doing.push(Do::SaveSettings(self.setup.settings.clone()));
-    }
 }
 
 fn theme_of(setup: &Setup) -> Theme {
-    if setup.settings.plain {
+    if setup.settings.plain || setup.plain {
         return Theme::plain();
     }
     let wished = setup.settings.theme.as_deref().and_then(ThemeName::named).unwrap_or_default();

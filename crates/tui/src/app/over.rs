@@ -10,10 +10,7 @@ use super::{App, Pending};
 use crate::event::{Code, Key};
 use crate::keys::{Action, Place};
 use crate::outside::{ModelLine, Question};
-use crate::paint::ThemeName;
-use crate::panes::{
-    self, ContextPane, DiffPane, Help, HelpRow, Pick, Pods, Setting, Tasks, ThreadRow, Threads,
-};
+use crate::panes::{self, ContextPane, DiffPane, Help, Pick, Pods, Tasks, ThreadRow, Threads};
 
 /// Rows that a page key moves.
 const PAGE: isize = 10;
@@ -191,10 +188,8 @@ impl App {
         };
         match (&mut self.over, sideways) {
             (Some(Over::Diff(pane)), Some(forward)) => pane.by_files(if forward { 1 } else { -1 }),
-            (Some(Over::Settings(pane)), Some(forward)) => {
-                let turned = pane.turn(forward).cloned();
-                self.turned(turned);
-            }
+            (Some(Over::Settings(_)), Some(forward)) => self.turn_setting(forward),
+            (Some(Over::Settings(_)), None) => self.settings_key(key),
             _ => self.filter_key(key),
         }
     }
@@ -260,10 +255,7 @@ impl App {
             return self.join(session);
         }
         match &mut self.over {
-            Some(Over::Settings(pane)) => {
-                let turned = pane.turn(true).cloned();
-                self.turned(turned);
-            }
+            Some(Over::Settings(_)) => self.turn_setting(true),
             Some(Over::List(_)) => self.choose_row(),
             _ => self.over = None,
         }
@@ -356,62 +348,6 @@ impl App {
         } else {
             self.say("tasks are a session's, and none is attached");
         }
-    }
-
-    pub(super) fn open_help(&mut self) {
-        let keys = Action::ALL.iter().map(|action| {
-            let keys: Vec<String> =
-                self.setup.keys.keys_of(*action).iter().map(ToString::to_string).collect();
-            let place = match action.place() {
-                Place::Anywhere => "",
-                Place::Composer => "composer",
-                Place::Question => "question",
-                Place::Block => "block",
-                Place::List => "list",
-            };
-            HelpRow {
-                keys: keys.join(", "),
-                says: action.says().to_owned(),
-                place: place.to_owned(),
-                name: action.name().to_owned(),
-            }
-        });
-        let commands = super::slash::Command::ALL.iter().map(|command| HelpRow {
-            keys: format!("/{}", command.name()),
-            says: command.says().to_owned(),
-            place: "composer".to_owned(),
-            name: String::new(),
-        });
-        self.over = Some(Over::Help(Help::new(keys.chain(commands).collect())));
-    }
-
-    pub(super) fn open_settings(&mut self) {
-        let row = |name: &str, value: &str, choices: &[&str], says: &str| Setting {
-            name: name.to_owned(),
-            value: value.to_owned(),
-            choices: choices.iter().map(|choice| (*choice).to_owned()).collect(),
-            says: says.to_owned(),
-        };
-        let settings = &self.setup.settings;
-        let on = |on: bool| if on { "on" } else { "off" };
-        let theme = settings.theme.as_deref().unwrap_or(ThemeName::default().as_str());
-        let rows = vec![
-            row("theme", theme, &ThemeName::ALL.map(ThemeName::as_str), "colours"),
-            row("plain", on(settings.plain), &["off", "on"], "labelled lines for a screen reader"),
-            row("mouse", on(settings.mouse), &["off", "on"], "the wheel scrolls; Shift selects text"),
-        ];
-        self.over = Some(Over::Settings(panes::Settings::new(rows)));
-    }
-
-    fn turned(&mut self, setting: Option<Setting>) {
-        let Some(setting) = setting else { return };
-        let mut settings = self.setup.settings.clone();
-        match setting.name.as_str() {
-            "theme" => settings.theme = Some(setting.value),
-            "plain" => settings.plain = setting.value == "on",
-            _ => settings.mouse = setting.value == "on",
-        }
-        self.set_theme(settings);
     }
 
     /// Reads the whole log for a view of all of it, page by page.

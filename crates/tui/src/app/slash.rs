@@ -6,7 +6,6 @@ use minke_protocol::{Compact, Fork, Method, Set, Undo};
 use super::over::{Gathered, dollars, short};
 use super::{App, Do, Pending};
 use crate::outside::Question;
-use crate::paint::ThemeName;
 
 macro_rules! commands {
     ($($variant:ident = $name:literal, $says:literal;)+) => {
@@ -44,10 +43,8 @@ commands! {
     Scope = "scope", "what the pod may touch, and how that is held";
     Mcp = "mcp", "servers whose tools are used";
     Cost = "cost", "tokens and money";
-    Settings = "settings", "colours, screen reader, mouse";
+    Settings = "settings", "colours, screen reader, mouse; `/settings mouse on` does it at once";
     Theme = "theme", "terminal, dark, light, contrast, none";
-    Plain = "plain", "plain lines for a screen reader, or not";
-    Mouse = "mouse", "the wheel scrolls, or not";
     Name = "name", "another name for this session";
     Quit = "quit", "leave; the pod goes on";
 }
@@ -108,24 +105,8 @@ impl App {
             Command::Scope => self.open_scope(),
             Command::Mcp => self.open_mcp(),
             Command::Cost => self.open_cost(),
-            Command::Settings => self.open_settings(),
-            Command::Theme => self.change_theme(words.as_deref()),
-            Command::Plain => {
-                let mut settings = self.setup.settings.clone();
-                settings.plain = !settings.plain;
-                self.say(if settings.plain { "plain lines" } else { "cards and colours" });
-                self.set_theme(settings);
-            }
-            Command::Mouse => {
-                let mut settings = self.setup.settings.clone();
-                settings.mouse = !settings.mouse;
-                self.say(if settings.mouse {
-                    "the wheel scrolls; Shift selects text"
-                } else {
-                    "the mouse is the terminal's"
-                });
-                self.set_theme(settings);
-            }
+            Command::Settings => self.settings_command(&rest),
+            Command::Theme => self.change_theme(&rest),
             Command::Name => match words.as_deref().map(str::parse) {
                 Some(Ok(name)) => self.set(Set { name: Some(name), ..Set::default() }, "renamed"),
                 Some(Err(_)) | None => self.say("/name NAME: letters, digits, `-` and `_`"),
@@ -150,20 +131,6 @@ impl App {
             found.model = Some(reference.clone());
         }
         self.model = Some(reference);
-    }
-
-    fn change_theme(&mut self, name: Option<&str>) {
-        let names = ThemeName::ALL.map(ThemeName::as_str).join(", ");
-        match name {
-            Some(name) if ThemeName::named(name).is_some() => {
-                let mut settings = self.setup.settings.clone();
-                settings.theme = Some(name.to_owned());
-                self.set_theme(settings);
-                self.say(format!("the theme is `{name}`"));
-            }
-            Some(other) => self.say(format!("there is no theme `{other}`: {names}")),
-            None => self.say(format!("/theme NAME: {names}")),
-        }
     }
 
     fn open_scope(&mut self) {
@@ -221,8 +188,6 @@ impl Command {
             | Command::Threads
             | Command::Settings
             | Command::Theme
-            | Command::Plain
-            | Command::Mouse
             | Command::Quit => false,
             Command::Posture
             | Command::Compact

@@ -58,8 +58,7 @@ impl Settings {
     }
 
     pub fn draw(&self, buf: &mut Buffer, area: Rect, theme: &Theme) {
-        let sheet =
-            Sheet { title: "Settings", aside: "left and right change, they are kept".to_owned(), theme };
+        let sheet = Sheet { title: "Settings", aside: "kept as soon as they are changed".to_owned(), theme };
         let area = sheet.begin(buf, area);
         sheet.rows(buf, area, (&self.pick, self.rows.len()), |at, width| {
             self.rows.get(at).map(|row| pieces(row, width, theme)).unwrap_or_default()
