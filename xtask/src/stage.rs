@@ -72,10 +72,15 @@ impl Stage {
 
     /// Until this stands on the screen.
     pub(crate) fn shows(&mut self, wanted: &str) -> Result<(), String> {
+        self.until_screen(&format!("`{wanted}`"), |screen| screen.contains(wanted))
+    }
+
+    /// Until the screen is as wanted.
+    pub(crate) fn until_screen(&mut self, what: &str, wanted: impl Fn(&str) -> bool) -> Result<(), String> {
         let patience = Instant::now() + SHOWN_WITHIN;
-        while !self.screen().contents().contains(wanted) {
+        while !wanted(&self.screen().contents()) {
             if Instant::now() > patience {
-                return Err(format!("`{wanted}` is not shown:\n{}", self.screen().contents()));
+                return Err(format!("{what}: not shown:\n{}", self.screen().contents()));
             }
             self.hear(Duration::from_millis(50))?;
         }

@@ -176,6 +176,7 @@ impl Face {
                 id.map(Answer::Forked)
                     .ok_or_else(|| Failure::new(Exit::Failed, "the fork's id cannot be read"))
             }
+            Question::Before(session) => Ok(Answer::Before(self.engine.before(session).await?)),
             Question::Archive(session) => self.changed("archive", session, json!({}), "archived").await,
             Question::Stop(session) => {
                 crate::stop::stop(&self.home, session).await?;

@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
 
-use minke_record::{Content, ErrorCode, Item, Millis, Text};
+use minke_record::{Content, ErrorCode, Item, Millis, SessionId, Text};
 use minke_session::{Reader, ScanEnd, Sealed};
 use minke_thread::Thread;
 
@@ -19,6 +19,8 @@ use crate::story::rows;
 const BLOB_BYTES: u64 = 512 * 1024 * 1024;
 /// The largest blob that is fetched.
 const ONE_BLOB_BYTES: usize = 32 * 1024 * 1024;
+/// The most items of what was said before a fork.
+const BEFORE: usize = 2_000;
 
 /// Everything that was said in a thread and those that it was forked from; what was rewound or rolled back is not in it.
 pub struct Whole {
@@ -37,17 +39,8 @@ impl Engine {
             let session = engine.session(&name, &Override::default())?;
             let thread = Glance::of(&engine.home, session)?.thread(&engine.home)?;
             let own = engine.home.store.reader(session)?;
-            let (mut before, mut parent) = (Vec::new(), own.parent()?);
-            while let Some(reader) = parent {
-                if before.len() >= LINEAGE {
-                    let message = format!("the thread is a fork of a fork, more than {LINEAGE} times over");
-                    return Err(Fault::new(ErrorCode::Conflict, message));
-                }
-                parent = reader.parent()?;
-                before.push(reader);
-            }
             let (mut items, mut trouble) = (Vec::new(), Vec::new());
-            for reader in before.iter().rev().chain(std::iter::once(&own)) {
+            for reader in lineage(&*own)?.iter().chain(std::iter::once(&own)) {
                 said(&**reader, &mut items, &mut trouble)?;
             }
             let blobs = blobs(&items, &*own, &mut trouble);
@@ -55,6 +48,39 @@ impl Engine {
         })
         .await
     }
+
+    /// The newest part of what was said before a session was forked, oldest first. Of a session that is no fork: nothing.
+    pub async fn before(&self, session: SessionId) -> Result<Vec<Item>, Fault> {
+        let engine = self.clone();
+        off(move || {
+            let own = engine.home.store.reader(session)?;
+            let (mut items, mut trouble) = (Vec::new(), Vec::new());
+            for reader in lineage(&*own)? {
+                said(&*reader, &mut items, &mut trouble)?;
+                items.drain(..items.len().saturating_sub(BEFORE));
+            }
+            match trouble.is_empty() {
+                true => Ok(items.into_iter().map(|(item, _)| item).collect()),
+                false => Err(Fault::new(ErrorCode::StorageFailed, trouble.join("; "))),
+            }
+        })
+        .await
+    }
+}
+
+/// The logs that one goes on from, the oldest first.
+fn lineage(own: &dyn Reader) -> Result<Vec<Box<dyn Reader>>, Fault> {
+    let (mut before, mut parent) = (Vec::new(), own.parent()?);
+    while let Some(reader) = parent {
+        if before.len() >= LINEAGE {
+            let message = format!("the thread is a fork of a fork, more than {LINEAGE} times over");
+            return Err(Fault::new(ErrorCode::Conflict, message));
+        }
+        parent = reader.parent()?;
+        before.push(reader);
+    }
+    before.reverse();
+    Ok(before)
 }
 
 /// The items of one log's own conversation.

@@ -6,7 +6,7 @@
 use std::path::PathBuf;
 use std::pin::Pin;
 
-use minke_record::{InputSegment, Millis, SessionId};
+use minke_record::{InputSegment, Item, Millis, SessionId};
 use minke_view::PodRow;
 
 use crate::panes::ThreadRow;
@@ -34,6 +34,8 @@ pub enum Question {
     FirstRun,
     /// A new session that begins where this one stands.
     Fork(SessionId),
+    /// What was said before this one was forked.
+    Before(SessionId),
     Archive(SessionId),
     /// Ends the pod; its session stays.
     Stop(SessionId),
@@ -56,6 +58,7 @@ pub enum Answer {
     Models(Vec<ModelLine>),
     FirstRun(FirstRun),
     Forked(SessionId),
+    Before(Vec<Item>),
     /// It was done; this is what to say.
     Done(String),
 }

@@ -65,7 +65,9 @@ impl Room {
 
     fn snapshot(&mut self, status: &str) {
         let greeting = json!({ "pod_name": "tale", "cwd": "/w", "model": "m/one", "posture": "ask", "scope_summary": "write /w", "fence": "A", "context_window": 1000 });
-        let data = json!({ "entries": [], "greeting": greeting, "status": status, "head": { "seq": self.seq, "h": H } });
+        let start = json!({ "seq": 0, "ts": 1, "h": H, "kind": "session_start", "session": session(), "format": 1, "name": "tale", "workspace": "/w", "cwd": "/w", "created_by": { "actor": "person" }, "version": "1", "manifest": {}, "scope": { "allow": [] } });
+        let entries = if self.seq == 0 { vec![start] } else { Vec::new() };
+        let data = json!({ "entries": entries, "greeting": greeting, "status": status, "head": { "seq": self.seq, "h": H } });
         self.frame(&json!({ "event": "snapshot", "data": data }));
     }
 
@@ -805,4 +807,79 @@ fn plain_lines_that_were_wished_for_once_are_not_kept() {
     room.write("/settings ");
     room.press("enter");
     room.shows("› theme");
+}
+
+#[test]
+fn what_was_said_before_a_fork_stands_before_it() {
+    let mut room = Room::new(Setup { seed: "t".into(), ..Setup::default() });
+    room.orders = room.app.attach(session(), room.now);
+    room.join(None);
+    let from = json!({ "session": RUN, "seq": 12, "h": H });
+    let start = json!({ "seq": 0, "ts": 1, "h": H, "kind": "session_start", "session": session(), "format": 1, "name": "tale", "workspace": "/w", "cwd": "/w", "created_by": { "actor": "person" }, "version": "1", "manifest": {}, "scope": { "allow": [] }, "from": from });
+    let greeting = json!({ "pod_name": "tale", "cwd": "/w", "model": "m/one", "posture": "ask", "scope_summary": "write /w", "fence": "A", "context_window": 1000 });
+    let data =
+        json!({ "entries": [start], "greeting": greeting, "status": "idle", "head": { "seq": 0, "h": H } });
+    room.ordered();
+    room.frame(&json!({ "event": "snapshot", "data": data }));
+    let token = match room.ordered().as_slice() {
+        [Do::Ask { token, question: Question::Before(of) }] if *of == session() => *token,
+        other => panic!("{other:?}"),
+    };
+    room.reply_of_model("Said in the fork.");
+    assert_eq!(room.ordered(), [], "it is asked once");
+    let message = |role: &str, text: &str| json!({ "kind": "message", "role": role, "content": [{ "kind": "text", "text": text }] });
+    let items = [message("user", "Said before."), message("assistant", "Answered before.")];
+    let items = items.map(|item| serde_json::from_value(item).unwrap()).to_vec();
+    room.msg(Msg::Told { token, result: Box::new(Ok(Answer::Before(items))) });
+    let picture = room.picture();
+    let at = |text: &str| {
+        picture.lines().position(|line| line.contains(text)).unwrap_or_else(|| panic!("{picture}"))
+    };
+    let places = ["Said before.", "Answered before.", "forked from", "Said in the fork."].map(at);
+    assert!(places.is_sorted(), "{picture}");
+    assert_eq!(room.ordered(), [], "it is told once");
+}
+
+#[test]
+fn a_text_that_lies_in_a_blob_is_fetched_when_it_is_seen() {
+    let mut room = Room::attached();
+    let name = "ab".repeat(32);
+    let text = json!({ "blob": name, "bytes": 400_000 });
+    let item =
+        json!({ "kind": "message", "role": "assistant", "content": [{ "kind": "text", "text": text }] });
+    room.entry(json!({ "kind": "assistant_item", "run": RUN, "call": 1, "item": item }));
+    room.shows("more in the log");
+    assert_eq!(room.app.wants_tick(), Some(1));
+    room.ordered();
+    room.msg(Msg::Tick);
+    let (token, method) = room.sent();
+    assert!(matches!(&method, Method::ReadBlob(read) if read.blob == name && read.offset == 0), "{method:?}");
+    assert_ne!(room.app.wants_tick(), Some(1), "it is asked once");
+    // The piece ends in the middle of a letter.
+    let data =
+        json!({ "data": "VGhlIHN0YXJ0IG9mIGl0LsM=", "offset": 0, "bytes": 400_000, "next_offset": 17 });
+    room.msg(Msg::Reply { token, data: ReplyData::ok(&data) });
+    room.shows("The start of it.");
+    room.shows("more in the log");
+    assert_eq!(room.ordered(), [], "it is there");
+}
+
+#[test]
+fn a_screen_with_room_is_filled_with_what_is_older() {
+    let mut room = Room::attached();
+    // A pod tells only what follows its last compaction.
+    room.seq = 40;
+    room.snapshot("idle");
+    room.picture();
+    room.ordered();
+    room.msg(Msg::Tick);
+    let (token, method) = room.sent();
+    assert!(matches!(&method, Method::Read(read) if read.from_seq == 0 && read.limit == 41), "{method:?}");
+    room.picture();
+    room.msg(Msg::Tick);
+    assert_eq!(room.ordered(), [], "one page at a time");
+    room.refuse(token, "the log is damaged");
+    room.shows("the log is damaged");
+    room.msg(Msg::Tick);
+    assert_eq!(room.ordered(), [], "what is refused is not asked for again and again");
 }

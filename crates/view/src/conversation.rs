@@ -80,6 +80,8 @@ pub(crate) struct Fold {
     pub(crate) loose_bytes: u64,
     /// The numbers of those that made a block, for want of the one they belong to.
     pub(crate) loose_at: BTreeSet<u64>,
+    /// The first entry of a fork, until somebody has told what was said before it.
+    pub(crate) forked: Option<Box<Entry>>,
 }
 
 /// The run that goes on.
@@ -291,6 +293,7 @@ impl Conversation {
         fold.children.retain(|_, id| id.seq >= first);
         fold.ended = fold.ended.filter(|id| id.seq >= first);
         fold.loose_at.retain(|seq| *seq >= first);
+        fold.forked = fold.forked.take().filter(|entry| entry.seq >= first);
         if let Some(run) = &mut fold.run {
             let all = run.inputs.len();
             run.inputs.retain(|id| id.seq >= first);

@@ -11,6 +11,7 @@ use minke_record::{
 
 use crate::block::{Answered, AskCard, BlockId, Body, Notice, NoticeKind};
 use crate::conversation::Conversation;
+use crate::facts::CARRIED;
 use crate::standing::TaskRow;
 use crate::tell;
 
@@ -18,6 +19,9 @@ use crate::tell;
 const SPENT: &str = "the budget is spent";
 /// Requests that are remembered until they end.
 const REQUESTS: usize = 16;
+
+/// Where a fork stands behind what was said before it.
+const FORKED: u32 = CARRIED - 1;
 
 impl Conversation {
     pub(crate) fn take(&mut self, entry: &Entry) {
@@ -136,11 +140,10 @@ impl Conversation {
         self.fold.run_known = true;
         self.standing.name = e.name.to_string();
         if let Some(from) = &e.from {
-            let text = format!(
-                "forked from s_{} at entry {}: what was said before stands there, and the agent knows it",
-                from.session, from.seq
-            );
-            self.notice(entry, NoticeKind::Change, &text);
+            let text = format!("forked from s_{} at entry {}", from.session, from.seq);
+            let body = Body::Notice(Notice { kind: NoticeKind::Change, text });
+            self.put(entry, FORKED, body);
+            self.fold.forked = Some(Box::new(entry.clone()));
         }
     }
 

@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use minke_record::{CallId, Entry};
+use minke_record::{CallId, Entry, Item};
 
 use crate::block::{AskCard, Block, BlockId, Body, Call, CallState};
 use crate::conversation::{Conversation, Fold};
@@ -32,14 +32,38 @@ impl Conversation {
             return Prepended::DoesNotFit;
         }
         let before = self.older_page(page);
-        let full = self.blocks.bytes().saturating_add(before.blocks.bytes()) > Conversation::BYTES
-            || self.blocks.all().len().saturating_add(before.blocks.all().len()) > Conversation::BLOCKS;
-        if full {
+        if self.has_no_room_for(&before) {
             return Prepended::Full;
         }
         let was = self.blocks.all().len();
         self.join(before, first);
         Prepended::Taken { blocks: self.blocks.all().len().saturating_sub(was) }
+    }
+
+    /// Whether this is a fork whose beginning is held, and nobody has told yet what was said before it: that stands in
+    /// another log.
+    pub fn forked(&self) -> bool {
+        self.fold.forked.is_some()
+    }
+
+    /// Takes what was said before the fork, in its order. Where as much is held as may be, nothing is changed.
+    pub fn before(&mut self, items: &[Item]) -> Prepended {
+        let Some(start) = self.fold.forked.take() else { return Prepended::DoesNotFit };
+        let mut before = Conversation::new();
+        before.blocks.version = self.blocks.version;
+        before.fold.cwd.clone_from(&self.fold.cwd);
+        before.imported(items, &start);
+        if self.has_no_room_for(&before) {
+            return Prepended::Full;
+        }
+        let blocks = before.blocks.all().len();
+        self.blocks.put_before(before.blocks);
+        Prepended::Taken { blocks }
+    }
+
+    fn has_no_room_for(&self, before: &Conversation) -> bool {
+        self.blocks.bytes().saturating_add(before.blocks.bytes()) > Conversation::BYTES
+            || self.blocks.all().len().saturating_add(before.blocks.all().len()) > Conversation::BLOCKS
     }
 
     /// The page folded by itself, and behind it what was loose here.
@@ -118,6 +142,7 @@ impl Conversation {
             fold.children.entry(session).or_insert(id);
         }
         fold.left.extend(older.left);
+        fold.forked = older.forked.or(fold.forked.take());
         fold.loose = older.loose;
         fold.loose_bytes = older.loose_bytes;
         // What was made here with all that it needs is not made anew because a page knows less.

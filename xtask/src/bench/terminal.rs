@@ -24,7 +24,14 @@ const SCROLLED: Duration = Duration::from_secs(3);
 /// Between two repetitions of a key: more than sixty a second.
 const REPEAT: Duration = Duration::from_millis(10);
 const WATCHED: Duration = Duration::from_secs(10);
-const KEY_SHOWN_WITHIN: Duration = Duration::from_secs(5);
+/// Pieces of the stream under which frames are counted: some seconds of it.
+const FLOOD: usize = 200_000;
+const FLOODED_WITHIN: Duration = Duration::from_secs(120);
+/// Words as a model says them.
+const CALM_PIECES: usize = 200;
+const CALM_MS: u64 = 50;
+/// Streams that keys are pressed under.
+const STREAMS: usize = 30;
 const LAST: &str = "That was the last line.";
 
 pub(crate) fn terminal(built: &Built) -> Result<Vec<Figure>, String> {
@@ -76,6 +83,8 @@ pub(crate) fn terminal(built: &Built) -> Result<Vec<Figure>, String> {
     let idle = (stage.cpu()? - before) / WATCHED.as_secs_f64() * 100.0;
     figures.push(figure("CPU of an idle terminal", "% of one CPU", vec![idle], Goal::AtMost(0.5)));
     drop(stage);
+    figures.push(calm_stream(built, &home)?);
+    figures.push(frames_under_a_stream(built, &home)?);
     figures.push(keys_under_a_stream(built, &home)?);
     Ok(figures)
 }
@@ -100,49 +109,139 @@ fn scrolled(stage: &mut Stage) -> Result<Vec<f64>, String> {
     if frames.is_empty() { Err("nothing was scrolled".to_owned()) } else { Ok(frames) }
 }
 
-/// How long a letter takes to stand in the composer while words come at full speed.
-fn keys_under_a_stream(built: &Built, home: &Home<'_>) -> Result<Figure, String> {
-    let words: String = (0..DELTAS).fold(String::new(), |mut all, number| {
-        write!(all, "\"w{number} \",").expect("a string takes what is written to it");
-        all
-    });
-    let script = built.script("stream.toml", &format!("[[turn]]\ntext = [{words} \"{LAST}\"]\n"))?;
+/// A terminal on a session of its own that this script has been asked in.
+fn asked(name: &str, script: &str, built: &Built, home: &Home<'_>) -> Result<Stage, String> {
+    let script = built.script(&format!("{name}.toml"), script)?;
     home.configure("config.toml", &format!("[model]\nref = \"{script}\"\n"))?;
-    let dir = home.work("stream");
+    let dir = home.work(name);
     std::fs::create_dir_all(&dir).map_err(|e| e.to_string())?;
     let mut command = home.minke(&[]);
     command.current_dir(dir);
     let mut stage = Stage::open(command, SIZE).map_err(|e| e.to_string())?;
     stage.shows("what is to be done?")?;
-    stage.press("go\r").map_err(|e| e.to_string())?;
-    stage.shows("w1")?;
-    let mut samples = Vec::new();
-    let mut typed = String::new();
-    while !stage.screen().contents().contains(LAST) && typed.len() < 60 {
-        typed.push(char::from(b'a' + u8::try_from(typed.len() % 26).unwrap_or_default()));
-        let letter = typed.chars().last().unwrap_or('a').to_string();
-        let begun = Instant::now();
-        stage.press(&letter).map_err(|e| e.to_string())?;
-        while !stage.screen().contents().contains(&format!("> {typed}")) {
-            if begun.elapsed() > KEY_SHOWN_WITHIN {
-                return Err(format!("a key was not shown:\n{}", stage.screen().contents()));
-            }
-            stage.hear_for(Duration::from_millis(1))?;
-        }
-        samples.push(begun.elapsed().as_secs_f64() * 1_000.0);
-    }
+    Ok(stage)
+}
+
+/// A terminal that is gone leaves its pod, as it should.
+fn over(name: &str, stage: Stage, home: &Home<'_>) -> Result<(), String> {
     drop(stage);
-    // A terminal that is gone leaves its pod, as it should.
-    must(home.minke(&["stop", "stream"]).stdout(Stdio::null()).stderr(Stdio::null()))?;
-    let most = spread(&samples).most;
+    must(home.minke(&["stop", name]).stdout(Stdio::null()).stderr(Stdio::null()))
+}
+
+/// Frames in each half second of a stream that comes as fast as it can.
+fn frames_under_a_stream(built: &Built, home: &Home<'_>) -> Result<Figure, String> {
+    let words = (0..FLOOD).fold(String::new(), |mut all, number| {
+        let end = if number % 60 == 59 { "\\n\\n" } else { " " };
+        write!(all, "\"w{number}{end}\",").expect("a string takes what is written to it");
+        all
+    });
+    let script = format!("[[turn]]\ntext = [{words} \"{LAST}\"]\n");
+    let mut stage = asked("flood", &script, built, home)?;
+    stage.press("go\r").map_err(|e| e.to_string())?;
+    stage.until_screen("words", |screen| screen.contains(" w"))?;
+    let (begun, mut frames) = (Instant::now(), Vec::new());
+    let (mut since, mut counted) = (begun, stage.frames());
+    while !stage.screen().contents().contains(LAST) {
+        stage.hear_for(Duration::from_millis(5))?;
+        if since.elapsed() >= Duration::from_millis(500) {
+            frames.push((stage.frames() - counted) as f64 / since.elapsed().as_secs_f64());
+            (since, counted) = (Instant::now(), stage.frames());
+        }
+        if begun.elapsed() > FLOODED_WITHIN {
+            return Err(format!("the stream does not end:\n{}", stage.screen().contents()));
+        }
+    }
+    let pace = FLOOD as f64 / begun.elapsed().as_secs_f64();
+    over("flood", stage, home)?;
+    if frames.is_empty() {
+        return Err("the stream was over within half a second".to_owned());
+    }
+    Ok(Figure {
+        name: format!("frames while {FLOOD} pieces come at full speed"),
+        unit: "a second",
+        samples: frames,
+        goal: Goal::AtLeast(60.0),
+        floor: None,
+        beside: vec![("pieces a second".into(), pace)],
+    })
+}
+
+/// CPU of the terminal while words come as a model says them.
+fn calm_stream(built: &Built, home: &Home<'_>) -> Result<Figure, String> {
+    let steps = (0..CALM_PIECES).fold(String::new(), |mut all, number| {
+        write!(all, "{{ text = \"w{number} \" }}, {{ delay_ms = {CALM_MS} }},")
+            .expect("a string takes what is written to it");
+        all
+    });
+    let script = format!("[[turn]]\nsteps = [{steps} {{ text = \"{LAST}\" }}]\n");
+    let mut stage = asked("calm", &script, built, home)?;
+    stage.press("go\r").map_err(|e| e.to_string())?;
+    stage.shows("w1 ")?;
+    let (begun, before) = (Instant::now(), stage.cpu()?);
+    stage.shows(LAST)?;
+    let used = (stage.cpu()? - before) / begun.elapsed().as_secs_f64() * 100.0;
+    over("calm", stage, home)?;
+    Ok(Figure {
+        name: format!("CPU of a terminal while a piece comes every {CALM_MS} ms"),
+        unit: "% of one CPU",
+        samples: vec![used],
+        goal: Goal::AtMost(5.0),
+        floor: None,
+        beside: Vec::new(),
+    })
+}
+
+/// How long a letter takes to stand in the composer while words come at full speed. The stream is soon over, so it is
+/// asked for again and again.
+fn keys_under_a_stream(built: &Built, home: &Home<'_>) -> Result<Figure, String> {
+    let words: String = (0..DELTAS).fold(String::new(), |mut all, number| {
+        write!(all, "\"w{number} \",").expect("a string takes what is written to it");
+        all
+    });
+    let script = format!("loop = true\n[[turn]]\ntext = [{words} \"The end of {{{{prompt}}}}.\"]\n");
+    let mut stage = asked("stream", &script, built, home)?;
+    let (mut samples, mut streams) = (Vec::new(), Vec::new());
+    for round in 1..=STREAMS {
+        let (before, end) = (format!("The end of go{}.", round - 1), format!("The end of go{round}."));
+        stage.press(&format!("go{round}\r")).map_err(|e| e.to_string())?;
+        let begun = Instant::now();
+        // Only words of this stream fill the screen.
+        stage.until_screen("words", |screen| screen.contains(" w") && !screen.contains(&before))?;
+        keys_until(&end, &mut stage, &mut samples)?;
+        streams.push(begun.elapsed().as_secs_f64() * 1_000.0);
+        // What was typed goes: Ctrl-U.
+        stage.press("\u{15}").map_err(|e| e.to_string())?;
+        stage.until_screen("an empty composer", |screen| !screen.contains("> a"))?;
+    }
+    over("stream", stage, home)?;
+    let beside = vec![
+        ("ms at most".into(), spread(&samples).most),
+        ("keys".into(), samples.len() as f64),
+        ("ms that a stream takes, in the middle".into(), spread(&streams).median),
+    ];
     Ok(Figure {
         name: format!("a key under {DELTAS} pieces at full speed, until it is shown"),
         unit: "ms",
         samples,
         goal: Goal::AtMost(30.0),
         floor: None,
-        beside: vec![("ms at most".into(), most)],
+        beside,
     })
+}
+
+/// Letter after letter for as long as the stream runs; only those count that were pressed before its end was seen.
+fn keys_until(end: &str, stage: &mut Stage, samples: &mut Vec<f64>) -> Result<(), String> {
+    let mut typed = String::new();
+    while !stage.screen().contents().contains(end) && typed.len() < 26 {
+        typed.push(char::from(b'a' + u8::try_from(typed.len()).unwrap_or_default()));
+        let letter = typed.chars().last().unwrap_or('a').to_string();
+        let begun = Instant::now();
+        stage.press(&letter).map_err(|e| e.to_string())?;
+        stage.until_screen("a key", |screen| screen.contains(&format!("> {typed}")))?;
+        samples.push(begun.elapsed().as_secs_f64() * 1_000.0);
+    }
+    stage.shows(end)?;
+    stage.shows("idle")
 }
 
 /// A script whose run leaves ten thousand entries, no two calls alike.

@@ -50,6 +50,7 @@ mod tree;
 mod tree_face;
 mod trouble;
 mod trust;
+mod tui_beginnings;
 mod tui_screen;
 mod tui_talk;
 mod tui_turns;

@@ -9,7 +9,7 @@ use minke_record::{AskId, Decision, InputSegment};
 use minke_view::{Answered, Block, BlockId, Body};
 
 use super::over::Over;
-use super::talk::{PAGE, Talk, Wire};
+use super::talk::{Talk, Wire};
 use super::{App, Do, ESCAPE_TWICE_MS, Focus, Noting, Pending, STARTLED_MS, TWICE_MS};
 use crate::event::{Code, Key};
 use crate::keys::{Action, Place};
@@ -131,18 +131,6 @@ impl App {
         if let Some(talk) = &mut self.talk {
             talk.pane.scroll = super::pane::Scroll::Follow;
         }
-    }
-
-    /// The page before what is there.
-    pub(super) fn read_older(&mut self) {
-        let Some(talk) = &mut self.talk else { return };
-        let first = talk.conversation.older();
-        let Some(first) = first.filter(|_| !talk.reading && !talk.full && talk.is_joined()) else { return };
-        talk.reading = true;
-        let from_seq = first.saturating_sub(talk.page.min(PAGE));
-        let limit = usize::try_from(first - from_seq).unwrap_or(usize::MAX);
-        let read = minke_protocol::Read { from_seq, limit, kinds: None };
-        self.send(Method::Read(read), Pending::Older);
     }
 
     /// Pauses what runs; twice: back to an earlier input.

@@ -7,6 +7,7 @@
 //! (`an_input_that_is_refused_comes_back`, `what_was_under_way_is_said_again_to_the_pod_that_was_started_anew`).
 
 mod act;
+mod beginnings;
 mod draw;
 mod help;
 mod msg;
@@ -93,6 +94,8 @@ enum Pending {
     RewindTargets,
     Fork,
     Older,
+    /// The beginning of a long text.
+    Text(BlockId),
     /// A page of the whole log.
     Gather(Box<Gathering>),
     Completions {
@@ -113,6 +116,7 @@ enum Pending {
     },
     Models,
     FirstRun,
+    Before,
     /// After it the list is asked for again.
     Changed,
 }
@@ -269,6 +273,7 @@ impl App {
     fn settle(&mut self) {
         self.settle_focus();
         self.settle_popup();
+        self.settle_beginnings();
         if self.noting.is_none() {
             let draft = self.composer.draft();
             if draft != self.kept {
@@ -326,6 +331,7 @@ impl App {
         if self.moves() {
             self.dirty = true;
         }
+        self.settle_beginnings();
     }
 
     /// Whether something on the screen changes by itself.
@@ -335,6 +341,9 @@ impl App {
 
     /// When it is to be told that time has passed.
     pub fn wants_tick(&self) -> Option<u64> {
+        if self.is_lacking() {
+            return Some(1);
+        }
         if self.moves() {
             return Some(MOVES_MS);
         }

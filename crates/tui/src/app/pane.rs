@@ -5,7 +5,7 @@
 //! of everything.
 //! Invariant: scrolling up and down again comes back to the same lines (`scrolling_up_and_down_comes_back`).
 
-use minke_view::{Block, BlockId};
+use minke_view::{Block, BlockId, Body};
 use ratatui::text::Line;
 
 use crate::paint::{Drawn, Theme, spaced};
@@ -26,6 +26,10 @@ pub(crate) struct Pane {
     drawn: Drawn,
     width: u16,
     height: u16,
+    /// Blocks that are seen and whose text lies in a blob, with its name.
+    pub(crate) lacking: Vec<(BlockId, String)>,
+    /// There was room for more lines than there are.
+    pub(crate) short: bool,
 }
 
 /// One line that is seen.
@@ -47,14 +51,17 @@ impl Pane {
         (self.width, self.height) = (width, height);
         let (mut at, mut line) = self.top(shown);
         let mut seen = Vec::with_capacity(usize::from(height));
+        self.lacking.clear();
         while seen.len() < usize::from(height)
             && let Some(block) = shown.blocks.get(at)
         {
             let room = usize::from(height) - seen.len();
+            self.lacking.extend(named(block));
             let lines = self.lines(shown, at);
             seen.extend(lines.skip(line).take(room).map(|line| Seen { block: block.id, line }));
             (at, line) = (at + 1, 0);
         }
+        self.short = seen.len() < usize::from(height);
         seen
     }
 
@@ -163,6 +170,13 @@ impl Pane {
     }
 }
 
+/// A text that is known by the name of its blob alone.
+fn named(block: &Block) -> Option<(BlockId, String)> {
+    let (Body::Reply(words) | Body::Thinking(words)) = &block.body else { return None };
+    let blob = words.blob.clone().filter(|_| words.text.is_empty())?;
+    Some((block.id, blob))
+}
+
 /// Whether an empty line stands above a block.
 fn gap(blocks: &[Block], at: usize) -> bool {
     let above = at.checked_sub(1).and_then(|above| blocks.get(above));
@@ -180,7 +194,7 @@ fn place_of(blocks: &[Block], wanted: BlockId) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use minke_view::{Body, Words};
+    use minke_view::Words;
 
     use super::*;
 

@@ -45,6 +45,10 @@ pub(super) struct Talk {
     pub(super) page: u64,
     /// No older page is taken any more: as much is held as may be.
     pub(super) full: bool,
+    /// It was asked for what was said before the fork, and there is no answer yet.
+    pub(super) asked_before: bool,
+    /// Texts that were asked for and have not come.
+    pub(super) asked_texts: BTreeSet<BlockId>,
     toggled: BTreeSet<BlockId>,
     deaths: Vec<Millis>,
 }
@@ -62,6 +66,8 @@ impl Talk {
             reading: false,
             page: PAGE,
             full: false,
+            asked_before: false,
+            asked_texts: BTreeSet::new(),
             toggled: BTreeSet::new(),
             deaths: Vec::new(),
         }

@@ -3,8 +3,6 @@
 use minke_protocol::{
     Completions, DequeueReply, Event, ForkReply, Frame, ReadReply, ReplyData, RewindReply, RewindTargets,
 };
-use minke_record::ErrorCode;
-use minke_view::Prepended;
 
 use super::talk::{Talk, Wire};
 use super::{App, Do, Focus, Link, Pending};
@@ -109,22 +107,7 @@ impl App {
     pub(super) fn reply(&mut self, token: u64, data: &ReplyData) {
         let Some(pending) = self.pending.remove(&token) else { return };
         if let ReplyData::Refused(refusal) = data {
-            match pending {
-                Pending::Said { input, .. } => {
-                    self.composer.put_back(input);
-                    self.say(format!("not taken: {}", refusal.message));
-                }
-                Pending::Completions { .. } => {}
-                Pending::Older => {
-                    if let Some(talk) = &mut self.talk {
-                        talk.reading = false;
-                    }
-                }
-                Pending::Answer { .. } if refusal.code == ErrorCode::NotFound => {
-                    self.say("that question is not open any more");
-                }
-                _ => self.say(refusal.message.clone()),
-            }
+            self.refused(pending, refusal);
             return;
         }
         match pending {
@@ -151,26 +134,8 @@ impl App {
                     self.join(reply.session);
                 }
             }
-            Pending::Older => {
-                let reply = self.read::<ReadReply>(data);
-                let Some(talk) = &mut self.talk else { return };
-                talk.reading = false;
-                let Some(reply) = reply else { return };
-                match talk.conversation.prepend(&reply.entries) {
-                    Prepended::Taken { .. } => talk.page = talk.page.saturating_mul(2),
-                    Prepended::Full => {
-                        talk.full = true;
-                        self.say("no more is held here: `minke log show` has what is older");
-                    }
-                    // So many entries do not fit a frame, and the newest of them were left out: fewer fit.
-                    Prepended::DoesNotFit if reply.next_seq.is_some() && talk.page > 1 => {
-                        talk.page = talk.page.min(super::talk::PAGE) / 2;
-                        self.read_older();
-                    }
-                    // It was asked for by another conversation.
-                    Prepended::DoesNotFit => {}
-                }
-            }
+            Pending::Older => self.page_came(data),
+            Pending::Text(block) => self.text_came(block, data),
             Pending::Completions { sigil, rest } => {
                 if let Some(found) = self.read::<Completions>(data) {
                     self.completions(sigil, &rest, found);
@@ -193,6 +158,7 @@ impl App {
             | Pending::Threads { .. }
             | Pending::Models
             | Pending::FirstRun
+            | Pending::Before
             | Pending::Changed => {}
         }
     }
@@ -216,6 +182,7 @@ impl App {
             (Answer::Models(models), _) => self.show_models(models),
             (Answer::FirstRun(found), _) => self.first_run = Some(found),
             (Answer::Forked(session), _) => self.join(session),
+            (Answer::Before(items), _) => self.before_came(&items),
             (Answer::Done(word), pending) => {
                 self.say(word);
                 if matches!(pending, Pending::Changed) {
@@ -227,7 +194,7 @@ impl App {
     }
 
     /// The result of a method that was accepted.
-    fn read<T: for<'de> serde::Deserialize<'de>>(&mut self, data: &ReplyData) -> Option<T> {
+    pub(super) fn read<T: for<'de> serde::Deserialize<'de>>(&mut self, data: &ReplyData) -> Option<T> {
         match data.result::<T>() {
             Ok(result) => result.ok(),
             Err(e) => {
