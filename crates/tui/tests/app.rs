@@ -501,6 +501,7 @@ fn older_entries_are_read_when_the_beginning_is_reached() {
     room.join(None);
     room.seq = 1_000;
     room.snapshot("idle");
+    assert!(matches!(room.sent(), (_, Method::Status)));
     for number in 0..30 {
         room.reply_of_model(&format!("reply {number}"));
     }
@@ -867,11 +868,19 @@ fn a_text_that_lies_in_a_blob_is_fetched_when_it_is_seen() {
 #[test]
 fn a_screen_with_room_is_filled_with_what_is_older() {
     let mut room = Room::attached();
-    // A pod tells only what follows its last compaction.
+    // A pod tells only what follows its last compaction, or the end of it.
     room.seq = 40;
     room.snapshot("idle");
-    room.picture();
-    room.ordered();
+    let (token, method) = room.sent();
+    assert_eq!(method, Method::Status);
+    let usage = json!({ "input": 20_000, "output": 7, "cost_usd": 2.5 });
+    let status = |seq: u64| json!({ "status": "idle", "head": { "seq": seq, "h": H }, "usage": usage });
+    room.accept(token, status(39));
+    let (token, _) = room.sent();
+    room.accept(token, status(40));
+    assert_eq!(room.ordered(), [], "nothing was drawn yet");
+    room.shows("$2.5");
+    assert_eq!(room.app.wants_tick(), Some(1));
     room.msg(Msg::Tick);
     let (token, method) = room.sent();
     assert!(matches!(&method, Method::Read(read) if read.from_seq == 0 && read.limit == 41), "{method:?}");

@@ -63,6 +63,8 @@ pub(crate) struct Fold {
     pub(crate) ran: bool,
     /// Whether a run goes on is known from these entries.
     pub(crate) run_known: bool,
+    /// What was spent is known from the beginning on.
+    pub(crate) counted: bool,
     /// The input that was just taken out of the queue to steer.
     pub(crate) steered: Option<QueueId>,
     /// Requests under way, and whether what they say is part of the conversation.

@@ -137,7 +137,7 @@ impl Conversation {
 
     fn session_started(&mut self, e: &SessionStart, entry: &Entry) {
         self.fold.cwd.clone_from(&e.cwd);
-        self.fold.run_known = true;
+        (self.fold.run_known, self.fold.counted) = (true, true);
         self.standing.name = e.name.to_string();
         if let Some(from) = &e.from {
             let text = format!("forked from s_{} at entry {}", from.session, from.seq);

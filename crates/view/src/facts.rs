@@ -1,6 +1,7 @@
 //! The standing that a carry tells: whoever begins to read there knows what is open.
 
-use minke_record::{Entry, Facts, GoalChange, Large, QueueMode};
+use minke_protocol::StatusReply;
+use minke_record::{Entry, Facts, GoalChange, Large, QueueMode, Usage};
 
 use crate::block::{AskCard, BlockId, Body};
 use crate::conversation::{Conversation, Running};
@@ -22,10 +23,6 @@ impl Conversation {
             standing.name = name.to_string();
         }
         standing.archived = facts.archived;
-        let usage = &facts.usage;
-        standing.tokens.input = usage.input.saturating_add(usage.cache_write);
-        standing.tokens.output = usage.output;
-        standing.tokens.cache_read = usage.cache_read;
         let row = |task: &minke_record::TaskFact| TaskRow {
             id: task.id,
             subject: task.subject.clone(),
@@ -41,8 +38,6 @@ impl Conversation {
         };
         standing.queue = facts.queue.iter().map(queued).collect();
         self.fold.held = facts.held;
-        self.fold.spent = usage.cost_usd;
-        self.fold.unpriced = usage.unknown_cost;
         self.fold.paid = facts.paid.iter().map(|(session, paid)| (*session, paid.spent.usd)).collect();
         if let Some(posture) = facts.config.get("permissions.posture").and_then(|value| value.as_str()) {
             posture.clone_into(&mut self.standing.posture);
@@ -50,17 +45,49 @@ impl Conversation {
         if let Some(open) = &facts.open_llm {
             self.fold.requests.entry(open.call).or_insert(true);
         }
-        self.fold.run_known = true;
+        (self.fold.run_known, self.fold.counted) = (true, true);
         let same_run = |running: &Running| facts.run.as_ref().is_some_and(|run| run.id == running.id);
         if !self.fold.run.as_ref().is_some_and(same_run) {
             let running =
                 |run: &minke_record::OpenRun| Running { id: run.id, inputs: Vec::new(), begun_before: true };
             self.fold.run = facts.run.as_ref().map(running);
         }
-        self.count_cost();
+        self.spent(&facts.usage);
         self.count_children_cost();
         self.carry_asks(facts, entry);
         self.carry_children(facts);
+    }
+
+    /// Whether these entries begin where no facts stand, so that they do not tell what was spent before them: a pod that
+    /// greets with the end of a long segment. Its `status` tells it.
+    pub fn is_partial(&self) -> bool {
+        self.position().is_some() && !self.fold.counted
+    }
+
+    /// Takes a pod's status. False if it is of another moment than what is held: then it has changed nothing.
+    pub fn status_of_pod(&mut self, status: &StatusReply) -> bool {
+        if self.position() != Some(status.head) {
+            return false;
+        }
+        self.fold.counted = true;
+        self.spent(&status.usage);
+        for row in &status.children {
+            if !self.standing.children.iter().any(|known| known.session == row.session) {
+                let (told, ended) = ("running".to_owned(), None);
+                let child = Child { session: row.session, name: row.name.clone(), told, ended, asks: 0 };
+                self.standing.children.push(child);
+            }
+        }
+        true
+    }
+
+    fn spent(&mut self, usage: &Usage) {
+        let tokens = &mut self.standing.tokens;
+        tokens.input = usage.input.saturating_add(usage.cache_write);
+        tokens.output = usage.output;
+        tokens.cache_read = usage.cache_read;
+        (self.fold.spent, self.fold.unpriced) = (usage.cost_usd, usage.unknown_cost);
+        self.count_cost();
     }
 
     /// Open questions from before: a person must see them.

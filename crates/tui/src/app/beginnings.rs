@@ -5,7 +5,7 @@
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
-use minke_protocol::{Method, ReadBlob, ReadBlobReply, ReadReply, Refusal, ReplyData};
+use minke_protocol::{Method, ReadBlob, ReadBlobReply, ReadReply, Refusal, ReplyData, StatusReply};
 use minke_record::{ErrorCode, Item};
 use minke_view::{BlockId, Prepended};
 
@@ -24,6 +24,11 @@ impl App {
             talk.asked_before = true;
             let session = talk.session;
             self.ask(Question::Before(session), Pending::Before);
+        }
+        let joined = self.talk.as_mut().filter(|talk| talk.is_joined());
+        if let Some(talk) = joined.filter(|talk| talk.conversation.is_partial() && !talk.asked_status) {
+            talk.asked_status = true;
+            self.send(Method::Status, Pending::Status);
         }
         if self.wants_older() {
             self.read_older();
@@ -84,6 +89,15 @@ impl App {
             talk.asked_texts.remove(&block);
             // Until it is drawn again nobody knows what is lacking.
             talk.pane.lacking.clear();
+        }
+    }
+
+    /// What it costs and who is below, of a pod that did not tell it from the beginning. Of another moment than what is
+    /// held: it is asked again.
+    pub(super) fn status_came(&mut self, data: &ReplyData) {
+        let Some(reply) = self.read::<StatusReply>(data) else { return };
+        if let Some(talk) = &mut self.talk {
+            talk.asked_status = talk.conversation.status_of_pod(&reply);
         }
     }
 

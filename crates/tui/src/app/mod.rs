@@ -117,6 +117,7 @@ enum Pending {
     Models,
     FirstRun,
     Before,
+    Status,
     /// After it the list is asked for again.
     Changed,
 }

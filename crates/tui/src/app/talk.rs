@@ -47,6 +47,8 @@ pub(super) struct Talk {
     pub(super) full: bool,
     /// It was asked for what was said before the fork, and there is no answer yet.
     pub(super) asked_before: bool,
+    /// It was asked for its status.
+    pub(super) asked_status: bool,
     /// Texts that were asked for and have not come.
     pub(super) asked_texts: BTreeSet<BlockId>,
     toggled: BTreeSet<BlockId>,
@@ -67,6 +69,7 @@ impl Talk {
             page: PAGE,
             full: false,
             asked_before: false,
+            asked_status: false,
             asked_texts: BTreeSet::new(),
             toggled: BTreeSet::new(),
             deaths: Vec::new(),

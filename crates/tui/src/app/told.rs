@@ -136,6 +136,7 @@ impl App {
             }
             Pending::Older => self.page_came(data),
             Pending::Text(block) => self.text_came(block, data),
+            Pending::Status => self.status_came(data),
             Pending::Completions { sigil, rest } => {
                 if let Some(found) = self.read::<Completions>(data) {
                     self.completions(sigil, &rest, found);
