@@ -3,7 +3,7 @@
 //!
 //! Elsewhere: the terminal itself (`tui`), the plain lines (`attach`). Nothing is done here that a command does not do.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -101,6 +101,7 @@ async fn show(
     };
     let start = Start {
         cwd: around.cwd.clone(),
+        home: around.variable("HOME").map(PathBuf::from),
         session,
         state: paths.state.join("tui"),
         keys: read_keys(&paths.config.join("keys.toml"))?,

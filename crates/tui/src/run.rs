@@ -40,6 +40,8 @@ const DRAFT_WAIT: Duration = Duration::from_millis(250);
 #[derive(Debug, Clone)]
 pub struct Start {
     pub cwd: PathBuf,
+    /// The person's own directory, which is shown as `~`.
+    pub home: Option<PathBuf>,
     /// Attached to it; else with what there is.
     pub session: Option<SessionId>,
     /// Where drafts, earlier inputs and settings are kept.
@@ -81,6 +83,7 @@ pub async fn run(start: Start, outside: &dyn Outside) -> Result<Left, RunError> 
     let mouse = settings.mouse;
     let setup = Setup {
         cwd: start.cwd.clone(),
+        home: start.home.clone(),
         seed: start.seed.clone(),
         keys,
         settings,
@@ -178,7 +181,12 @@ impl Room<'_> {
             let tick = self.app.wants_tick().map(|ms| Instant::now() + Duration::from_millis(ms));
             let woken = self.wake(tick, due.filter(|_| dirty)).await;
             let (orders, over) = match woken {
-                Woken::Key(Some(Ok(event))) => (self.term(event), false),
+                Woken::Key(Some(Ok(event))) => {
+                    if matches!(event, crossterm::event::Event::Resize(..)) {
+                        self.terminal.listen_again().map_err(RunError::Terminal)?;
+                    }
+                    (self.term(event), false)
+                }
                 // The terminal is gone.
                 Woken::Key(None | Some(Err(_))) => return Ok(Left::BySignal),
                 Woken::Heard(msg) => (self.heard(msg), false),

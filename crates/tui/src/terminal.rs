@@ -21,7 +21,7 @@ use crossterm::{cursor, execute, queue};
 use ratatui::backend::CrosstermBackend;
 use ratatui::layout::Rect;
 use ratatui::{Frame, TerminalOptions, Viewport};
-use rustix::termios::tcgetwinsize;
+use rustix::termios::{OptionalActions, tcgetattr, tcgetwinsize, tcsetattr};
 
 /// What is drawn where the terminal does not say how large it is.
 const DEFAULT_SIZE: (u16, u16) = (80, 24);
@@ -130,6 +130,13 @@ impl Terminal {
         let mut out = io::stdout().lock();
         out.write_all(&whole)?;
         out.flush()
+    }
+
+    /// Keys that came together with a change of size are left unread by the library until the next key comes: it looks at
+    /// one of the two, and is not told a second time of the other. Setting the modes that are set tells it again.
+    pub(crate) fn listen_again(&self) -> io::Result<()> {
+        let modes = tcgetattr(io::stdin())?;
+        Ok(tcsetattr(io::stdin(), OptionalActions::Now, &modes)?)
     }
 
     /// Words for the terminal itself, between two frames.

@@ -175,7 +175,7 @@ impl Room {
 
     fn refuse(&mut self, token: u64, message: &str) {
         let data = serde_json::from_value(
-            json!({ "ok": false, "error": { "code": "too_many", "message": message } }),
+            json!({ "ok": false, "error": { "code": "storage_failed", "message": message } }),
         );
         self.msg(Msg::Reply { token, data: data.unwrap() });
     }

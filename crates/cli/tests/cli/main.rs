@@ -51,6 +51,7 @@ mod tree_face;
 mod trouble;
 mod trust;
 mod tui_beginnings;
+mod tui_picture;
 mod tui_screen;
 mod tui_talk;
 mod tui_turns;

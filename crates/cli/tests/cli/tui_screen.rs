@@ -9,18 +9,23 @@ use crate::pty::Pty;
 use crate::world::World;
 
 /// How long something may take to be shown.
-const SHOWN_WITHIN: Duration = Duration::from_secs(30);
+pub(crate) const SHOWN_WITHIN: Duration = Duration::from_secs(30);
 
 /// The sizes that every picture is looked at in: rows and columns.
 pub(crate) const SIZES: [(u16, u16); 3] = [(24, 80), (40, 120), (12, 40)];
 
+/// The marks of a synchronized update.
+const BEGINS: &[u8] = b"\x1b[?2026h";
+const ENDS: &[u8] = b"\x1b[?2026l";
+
 pub(crate) const CTRL_C: &str = "\x03";
+pub(crate) const CTRL_U: &str = "\x15";
 pub(crate) const ENTER: &str = "\r";
 pub(crate) const ESC: &str = "\x1b";
 
 /// A session that has done what the script says.
 pub(crate) fn told(script: &str) -> World {
-    let world = World::new();
+    let world = World::pictured();
     world.write("s.toml", script);
     let done = world.run(&["exec", "--name", "tale", "--model", "scripted:s.toml", "first"]);
     assert_eq!(done.code, Some(0), "{done:?}");
@@ -39,6 +44,8 @@ pub(crate) struct Tui {
     pub(crate) pty: Pty,
     parser: vt100::Parser,
     fed: usize,
+    /// Whether figures are looked at.
+    pub(crate) figures: bool,
 }
 
 impl Tui {
@@ -51,7 +58,7 @@ impl Tui {
     pub(crate) fn with(command: Command, (rows, columns): (u16, u16)) -> Tui {
         let size = |number| NonZeroU16::new(number).unwrap();
         let parser = vt100::Parser::new(size(rows), size(columns), 0);
-        Tui { pty: Pty::sized(command, rows, columns), parser, fed: 0 }
+        Tui { pty: Pty::sized(command, rows, columns), parser, fed: 0, figures: true }
     }
 
     /// What is on the screen now, as lines.
@@ -60,11 +67,26 @@ impl Tui {
         self.parser.screen().contents()
     }
 
-    fn feed(&mut self) {
-        let bytes = self.pty.bytes();
-        let new = &bytes[self.fed..];
-        self.parser.process(new);
-        self.fed = bytes.len();
+    pub(crate) fn parser(&self) -> &vt100::Parser {
+        &self.parser
+    }
+
+    /// Rows and columns.
+    pub(crate) fn size(&self) -> (u16, u16) {
+        let (rows, columns) = self.parser.screen().size();
+        (rows.get(), columns.get())
+    }
+
+    pub(crate) fn feed(&mut self) {
+        let new = &self.pty.bytes()[self.fed..];
+        // As a terminal that knows synchronized updates does: half a frame is not shown.
+        let last = |mark: &[u8]| new.windows(mark.len()).rposition(|some| some == mark);
+        let whole = match (last(BEGINS), last(ENDS)) {
+            (Some(begins), ends) if ends.is_none_or(|ends| ends < begins) => begins,
+            _ => new.len(),
+        };
+        self.parser.process(&new[..whole]);
+        self.fed += whole;
     }
 
     /// Waits until the screen is as wanted.

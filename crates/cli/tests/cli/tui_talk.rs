@@ -2,12 +2,12 @@
 
 use rustix::process::{Signal, kill_process};
 
-use crate::tui_screen::{CTRL_C, ENTER, ESC, SIZES, Tui, told};
-use crate::world::World;
+use crate::tui_screen::{CTRL_C, CTRL_U, ENTER, ESC, SIZES, Tui, told};
+use crate::world::{Going, World};
 
-const ECHO: &str = "loop = true\nchunk = 3\n[[turn]]\ntext = \"You said: {{prompt}}\"\n";
+const ECHO: &str = "loop = true\nchunk = 3\n[[turn]]\nusage = { input = 900, output = 70 }\ntext = \"You said: {{prompt}}\"\n";
 const ASKS: &str = "[[rule]]\naction = \"ask\"\ntool = \"Write\"\n";
-const WRITES: &str = "[[turn]]\n[[turn.call]]\ntool = \"Write\"\nargs = { file_path = \"a.txt\", content = \"a\\n\" }\n[[turn]]\ntext = \"Said and done.\"\n";
+const WRITES: &str = "[[turn]]\nusage = { input = 900, output = 70 }\n[[turn.call]]\ntool = \"Write\"\nargs = { file_path = \"a.txt\", content = \"a\\n\" }\n[[turn]]\nusage = { input = 950, output = 80 }\ntext = \"Said and done.\"\n";
 
 /// A pod called `tale` that lives and has nothing to do.
 fn living() -> World {
@@ -32,26 +32,58 @@ fn somebody_attaches_speaks_and_leaves_and_the_pod_goes_on() {
     }
 }
 
+/// A pod that waits for somebody to let it write, and the command that waits for the pod.
+fn asking() -> (World, Going) {
+    let world = World::pictured();
+    world.write("s.toml", WRITES);
+    std::fs::create_dir_all(world.home().join("config")).unwrap();
+    std::fs::write(world.home().join("config/policy.toml"), ASKS).unwrap();
+    let exec = ["exec", "--name", "tale", "--on-ask", "wait", "--model", "scripted:s.toml", "go"];
+    let going = world.start(&exec);
+    while world.json(&["asks", "--json"]).as_array().unwrap().is_empty() {}
+    (world, going)
+}
+
 #[test]
 fn a_question_is_a_card_and_y_answers_it() {
     for size in SIZES {
-        let world = World::new();
-        world.write("s.toml", WRITES);
-        std::fs::create_dir_all(world.home().join("config")).unwrap();
-        std::fs::write(world.home().join("config/policy.toml"), ASKS).unwrap();
-        let exec = ["exec", "--name", "tale", "--on-ask", "wait", "--model", "scripted:s.toml", "go"];
-        let going = world.start(&exec);
-        while world.json(&["asks", "--json"]).as_array().unwrap().is_empty() {}
+        let (world, going) = asking();
         let mut tui = Tui::start(&world, &["attach", "tale"], size);
         tui.until("a question waits");
         tui.until("a.txt");
+        tui.picture("question");
+        if size == SIZES[0] {
+            tui.coloured_picture("question-coloured");
+        }
         tui.press("y");
         tui.until("Said and done.");
         assert_eq!(world.read("a.txt"), "a\n");
         assert_eq!(going.end().code, Some(0));
         tui.until("stopped");
+        tui.picture("question-answered");
         assert!(tui.leave().success());
     }
+}
+
+#[test]
+fn a_question_that_somebody_else_answers_closes_here() {
+    let (world, going) = asking();
+    let mut tui = Tui::start(&world, &["attach", "tale"], SIZES[0]);
+    tui.until("a question waits");
+    tui.press("n");
+    tui.until("why not?");
+    tui.pictures("question-note");
+    let asks = world.json(&["asks", "--json"]);
+    let answered = world.run(&["answer", asks[0]["id"].as_str().unwrap(), "approved"]);
+    assert_eq!(answered.code, Some(0), "{answered:?}");
+    tui.until("Said and done.");
+    tui.until_gone("a question waits");
+    tui.until_gone("why not?");
+    assert_eq!(going.end().code, Some(0));
+    tui.until("stopped");
+    tui.until_gone("answered elsewhere");
+    tui.pictures("question-answered-elsewhere");
+    assert!(tui.leave().success());
 }
 
 #[test]
@@ -90,29 +122,71 @@ fn what_is_not_understood_leaves_everything_as_it_was() {
     assert!(tui.pty.end().success());
 }
 
+/// Two hundred drops, fifty in a second.
+const TRICKLE: &str = "[[turn]]\nusage = { input = 900, output = 70 }\npace_ms = 20\nsteps = [{ text = \"drop \", repeat = 200 }, { text = \"The last drop.\" }]\n";
+/// Waits in the middle for longer than a test looks at it; after a pause it goes on.
+const PAUSED: &str = "[[turn]]\nusage = { input = 900, output = 70 }\nsteps = [{ text = \"The first part is here.\" }, { delay_ms = 60000 }, { text = \"never\" }]\n[[turn]]\nusage = { input = 950, output = 80 }\ntext = \"And the rest.\"\n";
 /// Goes on for as long as a test looks at it.
-const LONG: &str = "[[turn]]\nsteps = [{ text = \"The first part is here.\\n\\n| a | b |\\n|---|---|\\n| 1 | 2 |\" }, { delay_ms = 60000 }, { text = \"never\" }]\n";
+const LONG: &str = "[[turn]]\nusage = { input = 900, output = 70 }\nsteps = [{ text = \"The first part is here.\\n\\n| a | b |\\n|---|---|\\n| 1 | 2 |\" }, { delay_ms = 60000 }, { text = \"never\" }]\n";
 
 #[test]
-fn a_terminal_that_is_resized_in_the_middle_of_a_stream_is_drawn_anew() {
-    let world = World::new();
-    world.write("s.toml", LONG);
+fn a_terminal_that_is_resized_while_a_stream_goes_on_is_drawn_anew() {
+    let world = World::pictured();
+    world.write("s.toml", TRICKLE);
     let mut going = world.start(&["exec", "--name", "tale", "--model", "scripted:s.toml", "go"]);
-    going.until("first part");
+    going.until("drop");
     let mut tui = Tui::start(&world, &["attach", "tale"], (24, 80));
-    tui.until("The first part is here.");
-    for (rows, columns) in [(12, 40), (40, 120), (24, 80)] {
+    tui.until("drop");
+    for (rows, columns) in [(12, 40), (40, 120), (24, 80)].into_iter().cycle().take(9) {
         tui.resize(rows, columns);
         let fits = |screen: &str| {
             let widest = screen.lines().map(|line| line.chars().count()).max().unwrap_or(0);
-            screen.contains("first part") && widest > usize::from(columns / 2) && screen.contains("pause")
+            screen.contains("drop") && widest > usize::from(columns / 2) && screen.contains("pause")
         };
         tui.until_screen(&format!("{columns} columns"), fits);
     }
-    tui.press(ESC);
-    tui.until("paused");
+    assert!(!tui.screen().contains("The last drop."), "it went on meanwhile");
+    tui.until("The last drop.");
+    tui.until("stopped");
+    tui.pictures("resized-in-mid-stream");
+    assert_eq!(going.end().code, Some(0));
     assert!(tui.leave().success());
-    drop(going);
+}
+
+#[test]
+fn a_key_that_comes_with_a_change_of_size_is_not_left_lying() {
+    let world = living();
+    let mut tui = Tui::start(&world, &["attach", "tale"], (24, 80));
+    tui.until("You said: first");
+    for (at, (rows, columns)) in [(12, 40), (40, 120), (24, 80)].into_iter().cycle().take(60).enumerate() {
+        tui.resize(rows, columns);
+        tui.press("x");
+        tui.until(&format!("> {}", "x".repeat(at % 20 + 1)));
+        if at % 20 == 19 {
+            tui.press(CTRL_U);
+            tui.until(">  say something");
+        }
+    }
+    assert!(tui.leave().success());
+}
+
+#[test]
+fn a_run_is_paused_and_goes_on() {
+    let world = World::pictured().with("MINKE_MODEL", "scripted:s.toml");
+    world.write("s.toml", PAUSED);
+    let mut tui = Tui::start(&world, &[], SIZES[0]);
+    tui.until("Say what is to be done");
+    tui.write("go");
+    tui.press(ENTER);
+    tui.until("The first part is here.");
+    tui.press(ESC);
+    tui.until("paused: Enter");
+    tui.pictures("paused");
+    tui.press(ENTER);
+    tui.until("And the rest.");
+    tui.until("idle");
+    tui.pictures("resumed");
+    assert!(tui.leave().success());
 }
 
 #[test]
@@ -146,7 +220,7 @@ fn a_terminal_that_is_killed_leaves_the_run_and_the_draft() {
 
 #[test]
 fn a_pod_that_is_killed_is_started_again_and_goes_on() {
-    let world = World::new();
+    let world = World::pictured();
     world.write("s.toml", LONG);
     let mut going = world.start(&["exec", "--name", "tale", "--model", "scripted:s.toml", "go"]);
     going.until("first part");
@@ -155,9 +229,11 @@ fn a_pod_that_is_killed_is_started_again_and_goes_on() {
     crate::world::kill(&world.only_pod()["pid"]);
     tui.until("paused");
     assert_eq!(going.end().code, Some(75));
+    tui.pictures("killed");
     tui.press(ENTER);
     tui.until("esc pause");
     tui.until_gone("paused");
+    tui.pictures("killed-resumed");
     assert!(tui.leave().success());
 }
 
@@ -184,10 +260,11 @@ fn a_process_that_is_stopped_gives_the_terminal_back_and_goes_on() {
 #[test]
 fn minke_alone_begins_a_session_and_shows_it_the_next_time() {
     for size in SIZES {
-        let world = World::new().with("MINKE_MODEL", "scripted:s.toml");
+        let world = World::pictured().with("MINKE_MODEL", "scripted:s.toml");
         world.write("s.toml", ECHO);
         let mut tui = Tui::start(&world, &[], size);
         tui.until("Say what is to be done");
+        tui.picture("opening");
         tui.write("good morning");
         tui.press(ENTER);
         tui.until("You said: good morning");
@@ -196,6 +273,7 @@ fn minke_alone_begins_a_session_and_shows_it_the_next_time() {
         assert_eq!(world.only_pod()["state"], "idle");
         let mut tui = Tui::start(&world, &[], size);
         tui.until("lives");
+        tui.picture("opening-later");
         tui.press(ENTER);
         tui.until("You said: good morning");
         assert!(tui.leave().success());
@@ -204,9 +282,10 @@ fn minke_alone_begins_a_session_and_shows_it_the_next_time() {
 
 #[test]
 fn somebody_new_gets_from_nothing_to_a_first_answer() {
-    let world = World::new();
+    let world = World::pictured();
     let mut tui = Tui::start(&world, &[], (24, 80));
     tui.until("Which model");
+    tui.pictures("first-run");
     let down = "\x1b[B";
     while !tui.screen().contains("> scripted:demo") {
         tui.press(down);

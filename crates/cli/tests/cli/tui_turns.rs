@@ -1,80 +1,85 @@
 //! Turns that a conversation takes, on a pseudo-terminal at three sizes: a provider that is asked again, a way back to an
-//! earlier input, a change looked at, a theme that is drawn.
+//! earlier input, a shorter context, tables and code that stream in.
 
-use crate::tui_screen::{ENTER, ESC, SIZES, attached, told};
+use crate::tui_screen::{ENTER, ESC, SIZES, Tui, attached, told};
+use crate::world::World;
 
-const ECHO: &str = "loop = true\n[[turn]]\ntext = \"You said: {{prompt}}\"\n";
+const ECHO: &str =
+    "loop = true\n[[turn]]\nusage = { input = 900, output = 70 }\ntext = \"You said: {{prompt}}\"\n";
 const BUSY: &str = r#"
 [[turn]]
+usage = { input = 900, output = 70 }
 text = "Here I am."
 [[turn]]
-error = { status = 503, message = "too many people", times = 1, retry_after_s = 2 }
+usage = { input = 950, output = 80 }
+error = { status = 503, message = "too many people", times = 1, retry_after_s = 8 }
 text = "Now it went."
 "#;
-const EDITS: &str = r#"
+
+/// A table and a piece of code, the second half of which takes its time.
+const STREAMS: &str = r###"
 [[turn]]
-[[turn.call]]
-tool = "Write"
-args = { file_path = "song.txt", content = "one whale\ntwo whales\n" }
-[[turn.call]]
-tool = "Edit"
-args = { file_path = "song.txt", old_string = "two whales", new_string = "three whales" }
-[[turn]]
-text = "Sung."
-"#;
+usage = { input = 900, output = 70 }
+pace_ms = 5000
+text = [
+  "## Whales\n\n| name | length |\n|---|---:|\n| minke | 8 m |\n| blue | 30 m |\n\n```rust\nfn length(whale: &str) -> u32 {\n    match whale {",
+  "\n        \"minke\" => 8,\n        _ => 30,\n    }\n}\n```\n\nThat is all.",
+]
+"###;
+
+#[test]
+fn tables_and_code_are_drawn_while_they_stream_at_any_size() {
+    let world = World::pictured();
+    world.write("s.toml", STREAMS);
+    let mut going = world.start(&["exec", "--name", "tale", "--model", "scripted:s.toml", "go"]);
+    going.until("match whale");
+    let mut tui = Tui::start(&world, &["attach", "tale"], SIZES[0]);
+    tui.until("match whale");
+    tui.pictures("streaming");
+    tui.until("That is all.");
+    tui.until("stopped");
+    tui.pictures("streamed");
+    assert_eq!(going.end().code, Some(0));
+    assert!(tui.leave().success());
+}
 
 #[test]
 fn a_provider_that_is_asked_again_is_counted_down() {
-    for size in SIZES {
-        let world = told(BUSY);
-        let mut tui = attached(&world, size, "Here I am.");
-        tui.write("second");
-        tui.press(ENTER);
-        tui.until("asked again in");
-        tui.until("Now it went.");
-        tui.until_gone("asked again in");
-        assert!(tui.leave().success());
-    }
+    let world = told(BUSY);
+    let mut tui = attached(&world, SIZES[0], "Here I am.");
+    tui.write("second");
+    tui.press(ENTER);
+    tui.until("asked again in");
+    tui.pictures("retry");
+    tui.until("Now it went.");
+    tui.until_gone("asked again in");
+    assert!(tui.leave().success());
 }
 
 #[test]
 fn a_way_back_leads_to_an_earlier_input() {
-    for size in SIZES {
-        let world = told(ECHO);
-        let mut tui = attached(&world, size, "You said: first");
-        for said in ["second", "third"] {
-            tui.write(said);
-            tui.press(ENTER);
-            tui.until(&format!("You said: {said}"));
-            tui.until("idle");
-        }
-        tui.press(ESC);
-        tui.until("Esc again");
-        tui.press(ESC);
-        tui.until("Back to");
-        // The newest stands first, and is chosen.
+    let world = told(ECHO);
+    let mut tui = attached(&world, SIZES[0], "You said: first");
+    for said in ["second", "third"] {
+        tui.write(said);
         tui.press(ENTER);
-        tui.until_gone("Back to");
-        tui.until_gone("You said: third");
-        tui.until("You said: second");
-        assert!(tui.leave().success());
-        let said = world.run(&["log", "show", "tale", "--kind", "rewound"]).out;
-        assert!(said.contains("rewound"), "{said}");
+        tui.until(&format!("You said: {said}"));
+        tui.until("idle");
     }
-}
-
-#[test]
-fn what_a_session_changed_is_looked_at_line_by_line() {
-    for size in SIZES {
-        let world = told(EDITS);
-        let mut tui = attached(&world, size, "Sung.");
-        tui.press("/diff ");
-        tui.until("/diff");
-        tui.press(ENTER);
-        tui.until("Changes");
-        tui.until_screen("the change", |screen| screen.contains("song.txt") && screen.contains("one whale"));
-        tui.press(ESC);
-        tui.until("Sung.");
-        assert!(tui.leave().success());
-    }
+    tui.press(ESC);
+    tui.until("Esc again");
+    tui.press(ESC);
+    tui.until("Back to");
+    tui.pictures("way-back");
+    // The newest stands first, and is chosen.
+    tui.press(ENTER);
+    tui.until_gone("Back to");
+    tui.until_gone("You said: third");
+    tui.until("You said: second");
+    tui.until("back there");
+    tui.until_gone("back there");
+    tui.pictures("went-back");
+    assert!(tui.leave().success());
+    let said = world.run(&["log", "show", "tale", "--kind", "rewound"]).out;
+    assert!(said.contains("rewound"), "{said}");
 }

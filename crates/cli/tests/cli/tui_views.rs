@@ -3,51 +3,153 @@
 
 use std::time::{Duration, Instant};
 
-use crate::tui_screen::{ENTER, ESC, SIZES, Tui, attached, told};
+use crate::tui_screen::{CTRL_U, ENTER, ESC, SIZES, Tui, attached, told};
 use crate::world::World;
 
-const ECHO: &str = "loop = true\nchunk = 3\n[[turn]]\ntext = \"You said: {{prompt}}\"\n";
-const HALF: &str =
-    "[[turn]]\nsteps = [{ text = \"Half of it.\" }, { delay_ms = 60000 }, { text = \"never\" }]\n";
-const WRITES: &str = "[[turn]]\n[[turn.call]]\ntool = \"Write\"\nargs = { file_path = \"a.txt\", content = \"a\\n\" }\n[[turn]]\ntext = \"Said and done.\"\n";
+const ECHO: &str = "loop = true\nchunk = 3\n[[turn]]\nusage = { input = 900, output = 70 }\ntext = \"You said: {{prompt}}\"\n";
+const HALF: &str = "[[turn]]\nusage = { input = 900, output = 70 }\nsteps = [{ text = \"Half of it.\" }, { delay_ms = 60000 }, { text = \"never\" }]\n";
+const WRITES: &str = "[[turn]]\nusage = { input = 900, output = 70 }\n[[turn.call]]\ntool = \"Write\"\nargs = { file_path = \"a.txt\", content = \"a\\n\" }\n[[turn]]\ntext = \"Said and done.\"\n";
+
+/// Something of everything that a conversation shows.
+const SONG: &str = r##"
+[[turn]]
+thinking = "Two verses are wanted.\nThe second one has a slip that I put right afterwards."
+text = "I write it down first."
+usage = { input = 812, output = 31 }
+[[turn.call]]
+tool = "TaskCreate"
+args = { subject = "Write two verses" }
+[[turn.call]]
+tool = "TaskCreate"
+args = { subject = "Put the second one right" }
+[[turn.call]]
+tool = "TaskCreate"
+args = { subject = "Sing it" }
+[[turn.call]]
+tool = "Write"
+args = { file_path = "song.txt", content = "one whale sings\ntwo whales sink\n" }
+[[turn]]
+usage = { input = 1204, output = 88 }
+[[turn.call]]
+tool = "TaskUpdate"
+args = { id = 1, status = "completed" }
+[[turn.call]]
+tool = "TaskUpdate"
+args = { id = 2, status = "in_progress" }
+[[turn.call]]
+tool = "Edit"
+args = { file_path = "song.txt", old_string = "two whales sink", new_string = "two whales sing" }
+[[turn.call]]
+tool = "Read"
+args = { file_path = "missing.txt" }
+[[turn]]
+usage = { input = 1530, output = 140 }
+text = """
+## Two verses
+
+| verse | line | whales |
+|---|---|---:|
+| first | one whale **sings** | 1 |
+| second | two whales *sing* | 2 |
+
+```rust
+fn sing(whales: usize) -> String {
+    format!("{whales} whales sing") // all of them
+}
+```
+
+- it is in `song.txt`
+- 鯨 means *whale*
+
+Said and done."""
+"##;
 
 #[test]
 fn every_view_opens_says_what_the_keys_are_and_closes() {
-    for size in SIZES {
-        let world = told(WRITES);
-        let mut tui = attached(&world, size, "Said and done.");
-        let views = [
-            ("/help", "Help"),
-            ("/diff", "Changes"),
-            ("/context", "Context"),
-            ("/tasks", "Tasks"),
-            ("/pods", "Pods"),
-            ("/threads", "Threads"),
-            ("/settings", "theme"),
-            ("/scope", "may touch"),
-            ("/cost", "pods below"),
-            ("/mcp", "no MCP server"),
-            ("/rewind", "Back to"),
-        ];
-        for (command, shown) in views {
-            tui.press(&format!("{command} "));
-            tui.until(command);
-            tui.press(ENTER);
-            // Forty columns have no room for every key.
-            let says = |screen: &str| size.1 < 80 || screen.contains("esc close");
-            tui.until_screen(command, |screen| screen.contains(shown) && says(screen));
-            tui.press(ESC);
-            tui.until_gone(shown);
-            tui.until("Said and done.");
+    let world = told(SONG);
+    let mut tui = attached(&world, SIZES[0], "Said and done.");
+    tui.pictures("conversation");
+    tui.coloured_picture("conversation-coloured");
+    let views = [
+        ("/help", "help"),
+        ("/diff", "diff"),
+        ("/context", "context"),
+        ("/tasks", "tasks"),
+        ("/pods", "pods"),
+        ("/threads", "threads"),
+        ("/settings", "settings"),
+        ("/scope", "scope"),
+        ("/cost", "cost"),
+        ("/mcp", "mcp"),
+        ("/rewind", "rewind"),
+    ];
+    for (command, name) in views {
+        tui.press(&format!("{command} "));
+        tui.until(command);
+        tui.press(ENTER);
+        tui.until("esc close");
+        match name {
+            "context" => tui.pictures_without_figures(name),
+            _ => tui.pictures(name),
         }
-        assert!(tui.leave().success());
+        if name == "diff" {
+            tui.coloured_picture("diff-coloured");
+        }
+        tui.press(ESC);
+        tui.until_gone("esc close");
+        tui.until("Said and done.");
     }
+    // Which models there are is told elsewhere.
+    tui.press("/model ");
+    tui.until("/model");
+    tui.press(ENTER);
+    tui.until("Models");
+    tui.press("scripted");
+    tui.pictures("models");
+    tui.press(ESC);
+    tui.until_gone("esc close");
+    assert!(tui.leave().success());
+}
+
+#[test]
+fn blocks_take_the_focus_and_open() {
+    let world = told(SONG);
+    let mut tui = attached(&world, SIZES[0], "Said and done.");
+    tui.press("\t");
+    tui.until("▌");
+    tui.pictures("focus");
+    // The call that changed a line, and what was thought.
+    for (up, name) in [(2, "call-opened"), (8, "thinking-opened")] {
+        for _ in 0..up {
+            tui.press("\x1b[A");
+        }
+        tui.press(ENTER);
+        tui.pictures(name);
+    }
+    tui.press(ESC);
+    tui.until_gone("▌");
+    assert!(tui.leave().success());
+}
+
+#[test]
+fn what_can_be_completed_pops_up() {
+    let world = told(SONG);
+    let mut tui = attached(&world, SIZES[0], "Said and done.");
+    for (typed, name) in [("/", "popup-commands"), ("/th", "popup-narrowed"), ("look at @so", "popup-files")]
+    {
+        tui.press(typed);
+        tui.until(&format!("> {typed}"));
+        tui.pictures(name);
+        tui.press(CTRL_U);
+        tui.until(">  say something");
+    }
+    assert!(tui.leave().success());
 }
 
 #[test]
 fn while_a_run_goes_on_inputs_wait_come_back_steer_and_a_pause_holds_them() {
     for size in SIZES {
-        let world = World::new();
+        let world = World::pictured();
         world.write("s.toml", HALF);
         let mut going = world.start(&["exec", "--name", "tale", "--model", "scripted:s.toml", "go"]);
         going.until("Half");
@@ -56,20 +158,24 @@ fn while_a_run_goes_on_inputs_wait_come_back_steer_and_a_pause_holds_them() {
         tui.write("later on");
         tui.press(ENTER);
         tui.until("queued: later on");
+        tui.picture("queue");
         // Up takes it back.
         tui.press("\x1b[A");
         tui.until("> later on");
         tui.until_gone("queued:");
         tui.press(" or not");
         tui.until("> later on or not");
+        tui.picture("queue-edited");
         tui.press(ENTER);
         tui.until("queued: later on or not");
         tui.write("now");
         tui.press("\x1bs");
         tui.until("steers: now");
+        tui.picture("steer");
         tui.press(ESC);
         tui.until("paused");
         tui.until("held: later on or not");
+        tui.picture("queue-held");
         assert!(tui.leave().success());
     }
 }
@@ -77,7 +183,7 @@ fn while_a_run_goes_on_inputs_wait_come_back_steer_and_a_pause_holds_them() {
 #[test]
 fn several_pods_are_a_tree_and_one_that_asks_comes_first() {
     for size in SIZES {
-        let world = World::new();
+        let world = World::pictured();
         world.write("e.toml", ECHO);
         std::fs::create_dir_all(world.home().join("config")).unwrap();
         std::fs::write(
@@ -112,6 +218,7 @@ fn several_pods_are_a_tree_and_one_that_asks_comes_first() {
         let screen = tui.until("two");
         let at = |name: &str| screen.lines().position(|line| line.contains(name)).unwrap();
         assert!(at("wild") < at("two"), "{screen}");
+        tui.picture("pods-one-asks");
         // The first row is chosen: the one that asks.
         tui.press(ENTER);
         tui.until("a question waits");
@@ -154,17 +261,20 @@ fn keys_are_the_persons_own_and_mistakes_in_them_are_told() {
     assert!(tui.leave().success());
 }
 
+/// The same with a variable for this terminal alone.
+fn attached_with(world: &World, (name, value): (&str, &str), size: (u16, u16)) -> Tui {
+    let mut command = world.command();
+    command.args(["attach", "tale"]).env("TERM", "xterm-256color").env(name, value);
+    Tui::with(command, size)
+}
+
 #[test]
-fn without_colours_nothing_is_coloured_and_plain_lines_have_no_frames() {
-    let world = told(ECHO);
-    let start = |name: &str, value: &str| {
-        let mut command = world.command();
-        command.args(["attach", "tale"]).env("TERM", "xterm-256color").env(name, value);
-        Tui::with(command, (24, 80))
-    };
-    let mut tui = start("NO_COLOR", "1");
-    tui.until("You said: first");
+fn without_colours_nothing_is_coloured() {
+    let world = told(SONG);
+    let mut tui = attached_with(&world, ("NO_COLOR", "1"), SIZES[0]);
+    tui.until("Said and done.");
     tui.until("idle");
+    tui.coloured_pictures("no-colour");
     let bytes = String::from_utf8_lossy(tui.pty.bytes()).into_owned();
     // What is between `ESC [` and `m`: 30 to 37, 38, 40 to 47, 48, 90 to 107 are colours, 39 and 49 the terminal's own.
     let numbers = |rest: &'_ str| -> Option<String> {
@@ -176,9 +286,26 @@ fn without_colours_nothing_is_coloured_and_plain_lines_have_no_frames() {
         all.filter(|some| some.split(';').filter_map(|n| n.parse().ok()).any(is_colour)).collect();
     assert!(coloured.is_empty(), "{coloured:?}");
     assert!(tui.leave().success());
-    let mut tui = start("MINKE_PLAIN", "1");
-    let screen = tui.until("You said: first");
-    assert!(screen.contains("you: first") && !screen.contains('─'), "{screen}");
+}
+
+#[test]
+fn for_a_screen_reader_there_are_labelled_lines_and_no_frames() {
+    let world = told(SONG);
+    let mut tui = attached_with(&world, ("MINKE_PLAIN", "1"), SIZES[0]);
+    tui.until("Said and done.");
+    tui.until("idle");
+    tui.pictures("plain");
+    for (command, name) in [("/help ", "plain-help"), ("/diff ", "plain-diff"), ("/pods ", "plain-pods")] {
+        tui.press(command);
+        tui.until(command.trim());
+        tui.press(ENTER);
+        tui.until("esc close");
+        tui.pictures(name);
+        tui.press(ESC);
+        tui.until_gone("esc close");
+    }
+    let screen = tui.until("Said and done.");
+    assert!(!screen.contains('─') && !screen.contains('▌'), "{screen}");
     assert!(tui.leave().success());
 }
 
@@ -187,16 +314,19 @@ fn is_colour(number: u32) -> bool {
 }
 
 #[test]
-fn a_light_theme_is_chosen_and_kept() {
-    let world = told(ECHO);
-    let mut tui = attached(&world, (24, 80), "You said: first");
+fn a_light_theme_is_chosen_drawn_and_kept() {
+    let world = told(SONG);
+    let mut tui = attached(&world, SIZES[0], "Said and done.");
     tui.press("/theme light");
     tui.until("/theme light");
     tui.press(ENTER);
-    tui.until("the theme is `light`");
+    tui.until("theme is `light`");
     assert!(tui.leave().success());
     let kept = std::fs::read_to_string(world.home().join("state/tui/settings.json")).unwrap();
     assert!(kept.contains("light"), "{kept}");
+    let mut tui = attached(&world, SIZES[0], "Said and done.");
+    tui.coloured_pictures("light");
+    assert!(tui.leave().success());
 }
 
 /// Sixty thousand letters, three at a time.

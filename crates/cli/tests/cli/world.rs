@@ -39,6 +39,15 @@ impl World {
         World::with_home(dir, home)
     }
 
+    /// One whose paths are as long on every machine, in the person's own directory: for pictures of screens.
+    #[allow(dead_code, reason = "the stories of the store, which take this file by path, take no pictures")]
+    pub(crate) fn pictured() -> World {
+        let dir = tempfile::Builder::new().prefix("minke-").tempdir_in("/tmp").unwrap();
+        let home = dir.path().join("home");
+        let person = dir.path().display().to_string();
+        World::with_home(dir, home).with("HOME", &person)
+    }
+
     pub(crate) fn with_home(dir: tempfile::TempDir, home: PathBuf) -> World {
         let world = World { dir, home, env: Vec::new() };
         std::fs::create_dir(world.work()).unwrap();

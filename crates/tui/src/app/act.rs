@@ -10,7 +10,7 @@ use minke_view::{Answered, Block, BlockId, Body};
 
 use super::over::Over;
 use super::talk::{Talk, Wire};
-use super::{App, Do, ESCAPE_TWICE_MS, Focus, Noting, Pending, STARTLED_MS, TWICE_MS};
+use super::{App, Do, ESCAPE_TWICE_MS, Focus, Noting, PAUSING, Pending, RESUMING, STARTLED_MS, TWICE_MS};
 use crate::event::{Code, Key};
 use crate::keys::{Action, Place};
 
@@ -144,13 +144,14 @@ impl App {
             return;
         }
         if self.escaped_once.take().is_some_and(|at| self.now < at + ESCAPE_TWICE_MS) {
+            self.said = None;
             self.open_rewind();
             return;
         }
         self.escaped_once = Some(self.now);
         let Some(talk) = &self.talk else { return };
         if talk.is_running() {
-            self.send(Method::Pause(Detail::default()), Pending::Told("pausing at the next safe point"));
+            self.send(Method::Pause(Detail::default()), Pending::Told(PAUSING));
         } else {
             self.say("Esc again: back to an earlier input");
         }
@@ -212,7 +213,7 @@ impl App {
             return;
         };
         if talk.is_paused() {
-            self.send(Method::Resume(Detail::default()), Pending::Told("going on"));
+            self.send(Method::Resume(Detail::default()), Pending::Told(RESUMING));
         } else if !talk.is_joined() && self.joining.is_none() {
             let session = talk.session;
             self.joining = Some("starting the pod".to_owned());

@@ -148,7 +148,10 @@ impl App {
                 if let Some(talk) = &mut self.talk {
                     (talk.reading, talk.full) = (false, true);
                 }
-                self.say(format!("what is older cannot be read: {}", refusal.message));
+                // A pod that has just gone is told of elsewhere, and is asked again when it is back.
+                if refusal.code != ErrorCode::TooMany {
+                    self.say(format!("what is older cannot be read: {}", refusal.message));
+                }
             }
             Pending::Answer { .. } if refusal.code == ErrorCode::NotFound => {
                 self.say("that question is not open any more");

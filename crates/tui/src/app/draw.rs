@@ -11,12 +11,15 @@ use super::popup;
 use super::status::clean;
 use super::{App, Focus};
 use crate::composer::Placed;
-use crate::paint::Role;
+use crate::keys::Action;
+use crate::paint::{Before, Break, Clean, Piece, Role, cut, wrap};
 
 /// The composer grows to this, and never to more than a third of the screen.
 const COMPOSER_ROWS: u16 = 10;
 /// Inputs that wait and are shown.
 const QUEUE_ROWS: usize = 3;
+/// Less than this of what stands at the right says nothing.
+const ASIDE_LEAST: u16 = 16;
 /// What marks the composer.
 const PROMPT: &str = "> ";
 
@@ -58,6 +61,9 @@ impl App {
             let line_of = "─".repeat(usize::from(area.width));
             frame.render_widget(Line::styled(line_of, self.theme.style(Role::Border)), line);
         }
+        // Where there is no line of its own it takes the end of the last one.
+        let last = Rect { y: body.bottom().saturating_sub(1), height: 1, ..body };
+        self.draw_more(frame, if rule > 0 { line } else { last });
         self.draw_composer(frame, composer);
         frame.render_widget(self.status_line(area.width), status);
         frame.render_widget(self.keys_line(area.width), keys);
@@ -78,8 +84,10 @@ impl App {
         let width = area.width.saturating_sub(2);
         let height = area.height;
         let mark = theme.style(Role::Accent);
+        let mut above = false;
         talk.with_pane(&theme, |pane, shown| {
             let seen = pane.window(shown, width, height);
+            above = pane.cut.is_some() && pane.cut == chosen;
             let from = height.saturating_sub(u16::try_from(seen.len()).unwrap_or(height));
             for (row, seen) in (0..).zip(seen) {
                 let y = area.y + from + row;
@@ -89,13 +97,26 @@ impl App {
                 frame.render_widget(&seen.line, Rect { x: area.x + 1, y, width, height: 1 });
             }
         });
-        if talk.pane.scroll != super::pane::Scroll::Follow {
-            let key = self.setup.keys.key_of(crate::keys::Action::Follow);
-            let text = format!(" more below{} ", key.map(|key| format!(": {key}")).unwrap_or_default());
-            let wide = u16::try_from(text.chars().count()).unwrap_or(0).min(area.width);
-            let place = Rect { x: area.right() - wide, y: area.bottom() - 1, width: wide, height: 1 };
-            frame.render_widget(Line::styled(text, theme.style(Role::Selected)), place);
+        // Nobody should answer what he has seen the end of only.
+        if above {
+            self.draw_goes_on("more above", Action::PageUp, frame, area);
         }
+    }
+
+    /// Says at the right of a line that the conversation goes on below what is seen.
+    fn draw_more(&self, frame: &mut Frame<'_>, line: Rect) {
+        if self.over.is_some() || !self.talk.as_ref().is_some_and(|talk| talk.pane.more) {
+            return;
+        }
+        self.draw_goes_on("more below", Action::Follow, frame, line);
+    }
+
+    fn draw_goes_on(&self, what: &str, action: Action, frame: &mut Frame<'_>, line: Rect) {
+        let key = self.setup.keys.key_of(action);
+        let text = format!(" {what}{} ", key.map(|key| format!(": {key}")).unwrap_or_default());
+        let wide = u16::try_from(text.chars().count()).unwrap_or(0).min(line.width);
+        let place = Rect { x: line.right() - wide, width: wide, height: 1, ..line };
+        frame.render_widget(Line::styled(text, self.theme.style(Role::Selected)), place);
     }
 
     fn queue_lines(&self, width: u16) -> Vec<Line<'static>> {
@@ -129,10 +150,14 @@ impl App {
         let hint = match (&self.noting, &self.talk) {
             (Some(noting), _) if noting.decision.approves() => "your answer",
             (Some(_), _) => "why not? (may be empty)",
+            (None, Some(_)) if matches!(self.focus, Focus::Question(_)) => {
+                "the question above waits for a key"
+            }
+            (None, Some(talk)) if talk.is_running() && area.width < 60 => "Enter queues, Alt-S steers",
             (None, Some(talk)) if talk.is_running() => {
                 "say something: Enter queues, Ctrl-Enter or Alt-S steers"
             }
-            (None, Some(talk)) if talk.is_paused() => "paused: Enter goes on, or say something",
+            (None, Some(talk)) if talk.is_paused() => "paused: Enter goes on, or say more",
             (None, Some(_)) => "say something",
             (None, None) => "what is to be done?",
         };
@@ -147,23 +172,32 @@ impl App {
         if items.is_empty() {
             return;
         }
-        let many = items.len().min(popup::SHOWN).min(usize::from(body.height));
+        let many = items.len().min(popup::SHOWN).min(usize::from(body.height.saturating_sub(1)).max(1));
         let at = popup.at.min(items.len() - 1);
         let first = (at + 1).saturating_sub(many);
         let height = u16::try_from(many).unwrap_or(0);
-        let area = Rect { x: body.x, y: body.bottom() - height, width: body.width, height };
+        let hidden = items.len() - first - many;
+        let noted = u16::from(hidden > 0 && body.height > height);
+        let area = Rect { y: body.bottom() - height - noted, height: height + noted, ..body };
         frame.render_widget(Clear, area);
         frame.buffer_mut().set_style(area, self.theme.base());
         for (row, (place, item)) in (0..height).zip(items.iter().enumerate().skip(first)) {
             let style =
                 if place == at { self.theme.style(Role::Selected) } else { self.theme.style(Role::Text) };
             let mark = if place == at { "> " } else { "  " };
-            let spans = vec![
-                Span::styled(format!("{mark}{:<16}", clean(&item.value)), style),
-                Span::styled(format!("  {}", clean(&item.note)), self.theme.style(Role::Dim)),
+            let value = format!("{mark}{}{:<15}", popup.sigil(), clean(&item.value));
+            let pieces = [
+                Piece::new(Clean::exact_line(&value), style),
+                Piece::own("  ", style),
+                Piece::new(Clean::line(&item.note), self.theme.style(Role::Dim)),
             ];
             let line = Rect { x: area.x, y: area.y + row, width: area.width, height: 1 };
-            frame.render_widget(Line::from(spans), line);
+            frame.render_widget(cut(&pieces, area.width), line);
+        }
+        if noted > 0 {
+            let line = Rect { y: area.bottom() - 1, height: 1, ..area };
+            let text = format!("  … {hidden} more: type to narrow");
+            frame.render_widget(Line::styled(text, self.theme.style(Role::Dim)), line);
         }
     }
 
@@ -192,11 +226,26 @@ impl App {
             }
             Over::Text { title, lines, top } => {
                 let inner = self.draw_frame(title, frame, area);
-                let line = |text: &String| Line::styled(clean(text), self.theme.style(Role::Text));
-                let seen = lines.iter().skip(*top).take(usize::from(inner.height)).map(line);
+                let lines: Vec<Line<'static>> =
+                    lines.iter().flat_map(|line| self.hung(line, inner.width)).collect();
+                *top = (*top).min(lines.len().saturating_sub(inner.height.into()));
+                let seen = lines.into_iter().skip(*top).take(usize::from(inner.height));
                 frame.render_widget(Paragraph::new(seen.collect::<Vec<_>>()), inner);
             }
         }
+    }
+
+    /// A line of a text; what does not fit stands below, behind the label.
+    fn hung(&self, text: &str, width: u16) -> Vec<Line<'static>> {
+        let rest = text.split_once("  ").map_or(text, |(_, rest)| rest.trim_start_matches(' '));
+        let (label, rest) = text.split_at_checked(text.len() - rest.len()).unwrap_or(("", text));
+        let (label, rest) = if label.len() * 2 <= usize::from(width) { (label, rest) } else { ("", text) };
+        let style = self.theme.style(Role::Text);
+        let before = Before {
+            first: vec![Piece::new(Clean::exact_line(label), self.theme.style(Role::Dim))],
+            rest: vec![Piece::new(Clean::exact_line(&" ".repeat(label.chars().count())), style)],
+        };
+        wrap(&[Piece::new(Clean::line(rest), style)], width, &before, Break::Words)
     }
 
     /// A title and a frame; gives what is inside.
@@ -238,22 +287,27 @@ impl App {
                 (false, false) => self.theme.style(Role::Text),
             };
             let mark = if Some(place) == at { "> " } else { "  " };
-            frame.render_widget(Line::styled(format!("{mark}{}", clean_row(&row.text)), style), line);
-            self.draw_aside(&row.aside, frame, line, style);
+            let text = Line::styled(format!("{mark}{}", clean_row(&row.text)), style);
+            let left = usize::from(line.width).saturating_sub(text.width());
+            frame.render_widget(text, line);
+            self.draw_aside((&row.aside, left), frame, line, style);
         }
     }
 
-    /// At the right, if there is room beside the text.
-    fn draw_aside(&self, aside: &str, frame: &mut Frame<'_>, line: Rect, style: Style) {
-        let text = format!("  {}", clean(aside));
-        let wide = u16::try_from(Span::raw(text.as_str()).width()).unwrap_or(u16::MAX);
-        if wide > line.width / 2 {
+    /// At the right, cut to the room beside the text; a short one takes its room from a long text.
+    fn draw_aside(&self, (aside, left): (&str, usize), frame: &mut Frame<'_>, line: Rect, style: Style) {
+        let style = style.patch(self.theme.style(Role::Dim));
+        let wide = u16::try_from(Span::raw(aside).width() + 2).unwrap_or(u16::MAX);
+        let left = u16::try_from(left).unwrap_or(u16::MAX);
+        let room = if wide <= line.width / 3 { wide } else { wide.min(left) };
+        if room < wide.min(ASIDE_LEAST) {
             return;
         }
-        let place = Rect { x: line.right() - wide, width: wide, ..line };
+        let place = Rect { x: line.right() - room, width: room, ..line };
         frame.render_widget(Clear, place);
         frame.buffer_mut().set_style(place, self.theme.base());
-        frame.render_widget(Line::styled(text, style.patch(self.theme.style(Role::Dim))), place);
+        let text = cut(&[Piece::own("  ", style), Piece::new(Clean::line(aside), style)], room);
+        frame.render_widget(text, place);
     }
 }
 

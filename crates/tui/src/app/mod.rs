@@ -48,6 +48,10 @@ const ESCAPE_TWICE_MS: Millis = 600;
 const SAID_MS: Millis = 6_000;
 /// When something was said that does not go by itself.
 const STAYS: Millis = Millis::MAX - SAID_MS;
+/// What is said until it has come about.
+const PAUSING: &str = "pausing at the next safe point";
+const RESUMING: &str = "going on";
+const STARTING: &str = "the pod died; starting it again";
 /// A question that has just appeared is not answered by a key that was meant for something else.
 const STARTLED_MS: Millis = 350;
 /// How often something that moves is drawn anew.
@@ -57,6 +61,8 @@ const MOVES_MS: Millis = 250;
 #[derive(Debug, Clone, Default)]
 pub struct Setup {
     pub cwd: PathBuf,
+    /// The person's own directory, which is shown as `~`.
+    pub home: Option<PathBuf>,
     /// A name that no other terminal has, for the inputs that are sent.
     pub seed: String,
     pub keys: Keys,
@@ -374,6 +380,14 @@ impl App {
     fn say(&mut self, text: impl Into<String>) {
         self.said = Some((text.into(), self.now));
         self.dirty = true;
+    }
+
+    /// What has come about need not be announced any longer.
+    fn unsay(&mut self, text: &str) {
+        if self.said.as_ref().is_some_and(|(said, _)| said == text) {
+            self.said = None;
+            self.dirty = true;
+        }
     }
 
     /// Why something did not come about: it stays until the person does something.

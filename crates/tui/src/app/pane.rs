@@ -23,6 +23,10 @@ pub(crate) enum Scroll {
 #[derive(Default)]
 pub(crate) struct Pane {
     pub(crate) scroll: Scroll,
+    /// The block whose beginning stands above what is seen.
+    pub(crate) cut: Option<BlockId>,
+    /// Whether something stands below what was seen last.
+    pub(crate) more: bool,
     drawn: Drawn,
     width: u16,
     height: u16,
@@ -50,17 +54,22 @@ impl Pane {
     pub(crate) fn window(&mut self, shown: &Shown<'_>, width: u16, height: u16) -> Vec<Seen> {
         (self.width, self.height) = (width, height);
         let (mut at, mut line) = self.top(shown);
+        let blank = usize::from(gap(shown.blocks, at));
+        self.cut = shown.blocks.get(at).filter(|_| line > blank).map(|block| block.id);
         let mut seen = Vec::with_capacity(usize::from(height));
+        let mut cut = false;
         self.lacking.clear();
         while seen.len() < usize::from(height)
             && let Some(block) = shown.blocks.get(at)
         {
             let room = usize::from(height) - seen.len();
             self.lacking.extend(named(block));
-            let lines = self.lines(shown, at);
-            seen.extend(lines.skip(line).take(room).map(|line| Seen { block: block.id, line }));
+            let mut lines = self.lines(shown, at).skip(line);
+            seen.extend(lines.by_ref().take(room).map(|line| Seen { block: block.id, line }));
+            cut = lines.next().is_some();
             (at, line) = (at + 1, 0);
         }
+        self.more = cut || at < shown.blocks.len();
         self.short = seen.len() < usize::from(height);
         seen
     }

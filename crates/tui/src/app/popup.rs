@@ -30,6 +30,11 @@ pub(super) struct Item {
 }
 
 impl Popup {
+    /// What the word begins with.
+    pub(super) fn sigil(&self) -> char {
+        self.token.sigil
+    }
+
     /// What fits, the best first.
     pub(super) fn items(&self) -> Vec<Item> {
         if self.closed {

@@ -138,8 +138,8 @@ impl App {
         let standing = talk.standing();
         let mut lines = Vec::new();
         if let Some(greeting) = &standing.greeting {
-            lines.push(format!("works in   {}", greeting.cwd));
-            lines.push(format!("may touch  {}", greeting.scope_summary));
+            lines.push(format!("works in   {}", self.homely(&greeting.cwd)));
+            lines.extend(scope_lines(&self.homely(&greeting.scope_summary)));
             lines.push(format!("fence      {}", greeting.fence));
             lines.push(format!("posture    {}", standing.posture));
             lines.push(format!("tools      {}", greeting.tools.join(", ")));
@@ -173,10 +173,26 @@ impl App {
             format!("output      {}", short(tokens.output)),
             format!("cost        {cost}"),
             format!("pods below  {}", dollars(standing.children_cost_micros)),
-            format!("context     {} of {}", short(tokens.context), short(tokens.window)),
+            match tokens.window {
+                0 => format!("context     {}", short(tokens.context)),
+                window => format!("context     {} of {}", short(tokens.context), short(window)),
+            },
         ];
         self.open_text("Cost", lines);
     }
+}
+
+/// What the pod tells its model of its scope, one path a line.
+fn scope_lines(summary: &str) -> Vec<String> {
+    let mut label = "may touch".to_owned();
+    let mut lines = Vec::new();
+    for line in summary.lines() {
+        match line.trim_start().strip_prefix("- ") {
+            Some(path) => lines.push(format!("{:<10} {path}", std::mem::take(&mut label))),
+            None => label = line.trim_end_matches(':').to_lowercase(),
+        }
+    }
+    lines
 }
 
 impl Command {

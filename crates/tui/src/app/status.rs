@@ -18,10 +18,12 @@ impl App {
         let dim = self.theme.style(Role::Dim);
         let Some(talk) = &self.talk else {
             let model = self.first_run.as_ref().and_then(|found| found.model.clone());
-            let model =
-                model.map_or_else(|| "no model is chosen".to_owned(), |model| format!("model {model}"));
+            let model = model.map_or_else(
+                || "no model is chosen".to_owned(),
+                |model| format!("model {}", self.homely(&model)),
+            );
             let doing = self.joining.clone().map(|doing| format!("{} {doing}", self.spinner()));
-            let words = [Some(self.setup.cwd.display().to_string()), Some(model), doing];
+            let words = [Some(self.homely(&self.setup.cwd.display().to_string())), Some(model), doing];
             return fit(
                 words.into_iter().flatten().map(|word| Span::styled(clean(&word), dim)).collect(),
                 width,
@@ -31,30 +33,48 @@ impl App {
         let standing = talk.standing();
         let name = if standing.name.is_empty() { &talk.name } else { &standing.name };
         let mut words = vec![
-            Span::styled(clean(&format!("{} {name}", self.mark(talk))), self.theme.style(role)),
+            Span::styled(clean(format!("{} {name}", self.mark(talk)).trim_start()), self.theme.style(role)),
             Span::styled(clean(&state), self.theme.style(role)),
         ];
         let greeting = standing.greeting.as_ref();
         let scope = greeting.map(|greeting| scope_of(&greeting.scope_summary)).unwrap_or_default();
         let fence = greeting.map(|greeting| greeting.fence.clone()).filter(|fence| !fence.is_empty());
         let tokens = standing.tokens;
-        let used = format!("↑{} ↓{}", short(tokens.input), short(tokens.output));
+        let (input, output) = (short(tokens.input), short(tokens.output));
+        let used = match self.theme.plain {
+            true => format!("in {input} out {output}"),
+            false => format!("↑{input} ↓{output}"),
+        };
         let cost = standing.cost_micros.map(dollars).unwrap_or_else(|| "$?".to_owned());
         let context = (tokens.window > 0)
             .then(|| format!("ctx {}%", tokens.context.saturating_mul(100) / tokens.window));
         let rest = [
-            Some(standing.model.clone()),
+            Some(self.homely(&standing.model)),
             Some(standing.posture.clone()),
             context,
             Some(used),
             Some(cost),
             fence.map(|fence| format!("fence {fence}")),
-            Some(scope),
+            Some(self.homely(&scope)),
             standing.goal.as_ref().map(|goal| format!("goal: {goal}")),
         ];
         let rest = rest.into_iter().flatten().filter(|word| !word.is_empty());
         words.extend(rest.map(|word| Span::styled(clean(&word), dim)));
         fit(words, width)
+    }
+
+    /// Paths below the person's own directory begin with `~`.
+    pub(super) fn homely(&self, text: &str) -> String {
+        let home = self
+            .setup
+            .home
+            .as_deref()
+            .and_then(std::path::Path::to_str)
+            .map(|home| home.trim_end_matches('/'));
+        match home {
+            Some(home) if !home.is_empty() => shorter(text, home),
+            Some(_) | None => text.to_owned(),
+        }
     }
 
     fn spinner(&self) -> &'static str {
@@ -66,7 +86,11 @@ impl App {
     }
 
     fn mark(&self, talk: &Talk) -> &'static str {
-        if talk.is_running() { self.spinner() } else { "●" }
+        match talk.is_running() {
+            true => self.spinner(),
+            false if self.theme.plain => "",
+            false => "●",
+        }
     }
 
     fn state_of(&self, talk: &Talk) -> (String, Role) {
@@ -147,6 +171,9 @@ impl App {
         if let Some(over) = &self.over {
             return over_keys(over);
         }
+        if self.popup.as_ref().is_some_and(|popup| !popup.items().is_empty()) {
+            return vec![(Action::Complete, "take"), (Action::Newer, "next"), (Action::Pause, "close")];
+        }
         let mut keys = match (self.place(), self.focus) {
             (Place::Question, Focus::Question(ask))
                 if self.talk.as_ref().is_some_and(|talk| talk.wants_text(ask)) =>
@@ -158,10 +185,13 @@ impl App {
                 answers.into_iter().map(|action| (action, action.says())).collect()
             }
             (Place::Block, _) => {
-                let moves = [Action::Open, Action::Previous, Action::Next, Action::Copy];
-                let mut keys: Vec<_> = moves.into_iter().map(|action| (action, action.says())).collect();
-                keys.push((Action::Pause, "back"));
-                keys
+                vec![
+                    (Action::Open, "open or close"),
+                    (Action::Copy, "copy"),
+                    (Action::Previous, "previous"),
+                    (Action::Next, "next"),
+                    (Action::Pause, "back"),
+                ]
             }
             _ => self.composer_keys(),
         };
@@ -173,7 +203,7 @@ impl App {
     fn composer_keys(&self) -> Vec<(Action, &'static str)> {
         let Some(talk) = &self.talk else {
             return match self.composer.is_empty() && self.opening_rows() > 0 {
-                true => vec![(Action::Send, "choose"), (Action::Newer, "down")],
+                true => vec![(Action::Send, "choose"), (Action::Newer, "next")],
                 false => vec![(Action::Send, "begin"), (Action::Newline, "new line")],
             };
         };
@@ -213,14 +243,14 @@ fn over_keys(over: &Over) -> Vec<(Action, &'static str)> {
         Over::Threads(_) => {
             orders(&[(Action::Choose, "go on"), (Action::ForkIt, "fork"), (Action::ArchiveIt, "archive")])
         }
-        Over::Settings(_) => orders(&[(Action::Choose, "change"), (Action::Down, "down")]),
+        Over::Settings(_) => orders(&[(Action::Choose, "change"), (Action::Down, "next")]),
         Over::List(list) => match list.kind {
             ListKind::Models => orders(&[(Action::Choose, "use")]),
             ListKind::Rewind { .. } => orders(&[(Action::Choose, "back to it")]),
         },
         Over::Diff(_) => orders(&[(Action::Down, "scroll"), (Action::Complete, "next file")]),
         Over::Help(_) | Over::Tasks(_) | Over::Context { .. } | Over::Text { .. } => {
-            orders(&[(Action::Down, "down"), (Action::Up, "up")])
+            orders(&[(Action::Down, "scroll")])
         }
     }
 }
@@ -234,6 +264,21 @@ fn scope_of(summary: &str) -> String {
     let paths = lines.take_while(|line| line.starts_with("- ")).map(|line| line.trim_start_matches("- "));
     let paths: Vec<&str> = paths.filter(|path| *path != "(none)").collect();
     if paths.is_empty() { "read-only".to_owned() } else { format!("writes {}", paths.join(", ")) }
+}
+
+/// `~` for a directory, where it stands as a whole name.
+fn shorter(text: &str, home: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some((before, after)) = rest.split_once(home) {
+        let inside = |letter: char| letter.is_alphanumeric() || "-_.~".contains(letter);
+        let begins = !before.chars().next_back().or_else(|| out.chars().next_back()).is_some_and(inside);
+        let ends = after.chars().next().is_none_or(|next| next == '/' || !inside(next));
+        out.push_str(before);
+        out.push_str(if begins && ends { "~" } else { home });
+        rest = after;
+    }
+    out + rest
 }
 
 /// Who it is and what it does are shown in any case, cut if they must be.
@@ -270,4 +315,24 @@ fn fit(words: Vec<Span<'static>>, width: u16) -> Line<'static> {
 /// Texts from outside, as one harmless line.
 pub(super) fn clean(text: &str) -> String {
     Clean::line(text).as_str().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::shorter;
+
+    #[test]
+    fn a_persons_directory_is_a_tilde_where_it_is_a_whole_name() {
+        for (text, told) in [
+            ("/home/mia", "~"),
+            ("writes /home/mia/w, /home/mia/v", "writes ~/w, ~/v"),
+            ("/home/miama/w", "/home/miama/w"),
+            ("/mnt/home/mia/w", "/mnt/home/mia/w"),
+            ("/home/mia/home/mia", "~/home/mia"),
+            ("write:/home/mia", "write:~"),
+            ("scripted//home/mia/s.toml", "scripted/~/s.toml"),
+        ] {
+            assert_eq!(shorter(text, "/home/mia"), told);
+        }
+    }
 }

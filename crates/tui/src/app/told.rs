@@ -5,7 +5,7 @@ use minke_protocol::{
 };
 
 use super::talk::{Talk, Wire};
-use super::{App, Do, Focus, Link, Pending};
+use super::{App, Do, Focus, Link, PAUSING, Pending, RESUMING, STARTING};
 use crate::composer::Draft;
 use crate::outside::{Answer, Question, Trouble};
 
@@ -19,6 +19,10 @@ impl App {
         }
         if let Some(talk) = &mut self.talk {
             talk.frame(frame, self.now);
+            match talk.is_running() {
+                true => self.unsay(RESUMING),
+                false => self.unsay(PAUSING),
+            }
         }
     }
 
@@ -30,8 +34,9 @@ impl App {
                 if again {
                     if let Some(talk) = &mut self.talk {
                         talk.wire = Wire::Joined;
-                        talk.reading = false;
+                        (talk.reading, talk.full) = (false, false);
                     }
+                    self.unsay(STARTING);
                     self.say_again();
                 } else {
                     self.move_in(Talk::new(session, name), draft);
@@ -53,7 +58,7 @@ impl App {
                 let Some(talk) = &mut self.talk else { return };
                 let session = talk.session;
                 if talk.lost(now) {
-                    self.say("the pod died; starting it again");
+                    self.say(STARTING);
                     self.doing.push(Do::Attach { session, again: true });
                 } else {
                     self.give_back_unsaid();
@@ -147,6 +152,8 @@ impl App {
                     self.gathered(*gathering, &page);
                 }
             }
+            // It has come about before the answer came.
+            Pending::Told(PAUSING) if !self.talk.as_ref().is_some_and(Talk::is_running) => {}
             Pending::Told(word) => self.say(word),
             Pending::Answer { ask, answer, there: true } => {
                 if let Some(talk) = &mut self.talk {
@@ -174,12 +181,18 @@ impl App {
             }
         };
         match (answer, pending) {
-            (Answer::Pods(pods), _) => {
+            (Answer::Pods(mut pods), _) => {
+                pods.iter_mut().for_each(|pod| pod.scope = self.homely(&pod.scope));
                 self.pods = pods;
                 self.refresh_pods();
             }
-            (Answer::Threads(threads), Pending::Threads { words }) => self.show_threads(threads, &words),
-            (Answer::Threads(threads), _) => self.threads = threads,
+            (Answer::Threads(mut threads), pending) => {
+                threads.iter_mut().for_each(|thread| thread.cwd = self.homely(&thread.cwd));
+                match pending {
+                    Pending::Threads { words } => self.show_threads(threads, &words),
+                    _ => self.threads = threads,
+                }
+            }
             (Answer::Models(models), _) => self.show_models(models),
             (Answer::FirstRun(found), _) => self.first_run = Some(found),
             (Answer::Forked(session), _) => self.join(session),

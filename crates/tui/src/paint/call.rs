@@ -135,8 +135,16 @@ fn details(call: &Call, width: u16, theme: &Theme) -> Vec<Line<'static>> {
         lines.extend(wrap(&text, room, &Before::default(), Break::Words));
     }
     let mut lines = indent(lines, width, &inset);
-    lines.extend(tail(&call.output, width, theme, OPEN_ROWS));
+    if !told_by_diff(call) {
+        lines.extend(tail(&call.output, width, theme, OPEN_ROWS));
+    }
     lines
+}
+
+/// Whether what it gave is the change that is shown already.
+fn told_by_diff(call: &Call) -> bool {
+    let given = call.output.text.trim();
+    call.diff.as_deref().is_some_and(|diff| !given.is_empty() && diff.trim() == given)
 }
 
 fn inset(theme: &Theme) -> Before {

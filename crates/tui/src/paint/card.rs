@@ -244,8 +244,11 @@ fn settled(card: &AskCard, width: u16, theme: &Theme) -> Line<'static> {
         Piece::new(Clean::line(&end_words(card).unwrap_or_default()), theme.style(Role::Text)),
     ];
     let subject = &card.ask.subject;
-    let about =
-        subject.action.as_ref().and_then(|action| action.command.clone()).or_else(|| subject.text.clone());
+    let action = subject.action.as_ref();
+    let command = action.and_then(|action| action.command.clone());
+    // A diff in one line says nothing; the files do.
+    let files = action.filter(|_| subject.diff.is_some()).map(|action| named(&action.writes));
+    let about = command.or(files).or_else(|| subject.text.clone());
     let about = [subject.tool.clone(), about].into_iter().flatten().collect::<Vec<_>>().join(" ");
     if !about.is_empty() {
         text.push(Piece::own("  ", Style::new()));
