@@ -285,12 +285,8 @@ impl Judge<'_> {
     fn costs(&self) -> Claim {
         let below = State::replay(self.root()).facts.children_spent.tokens;
         let children = self.logs.sessions.iter().filter(|(session, _)| *session != self.witness.root);
-        let each: u64 = children
-            .map(|(_, entries)| {
-                let usage = State::replay(entries).facts.usage;
-                usage.input + usage.output
-            })
-            .sum();
+        // What a request had reserved that the killed pod did not live to see ended counts as spent.
+        let each: u64 = children.map(|(_, entries)| State::replay(entries).own_spent().tokens).sum();
         let held = below == each && each > 0;
         Claim {
             name: "costs_add_up",

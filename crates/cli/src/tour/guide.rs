@@ -13,7 +13,7 @@ use minke_exec::fence::Helper;
 use minke_exec::probe::known_tier_in;
 use minke_protocol::{Method, Nothing, Run, RunMode, Shutdown, ShutdownMode, Subscribe};
 use minke_record::{
-    CallId, ChildEnd, Entry, InputSegment, Item, Kind, PodName, Scope, SessionId, ToolResult,
+    CallId, ChildEnd, Entry, InputSegment, Item, Kind, PodName, RunId, Scope, SessionId, ToolResult,
 };
 use minke_registry::{Row, Runtime};
 use serde_json::{Value, json};
@@ -28,8 +28,7 @@ use crate::failure::{Exit, Failure};
 
 /// What the person says when the first pod asks.
 const ANSWER: &str = "Yes, and run all tests once more.";
-/// The runs of the first pod, and the lives that there are before its second one: one pod lives twice.
-const RUNS: u32 = 2;
+/// The lives that there are before the person's answer: one pod lives twice.
 const LIVES: usize = 4;
 /// The pod that is killed, and the request whose answer it does not live to see where no command can be run.
 const VICTIM: &str = "weight";
@@ -102,10 +101,13 @@ struct Guide<'a> {
     /// By whose they are: two pods may give their calls the same ids.
     wishes: BTreeMap<(SessionId, CallId), Wish>,
     witness: Witness,
-    /// How many runs of the first pod have ended.
-    ended: u32,
-    /// The person has answered the first one.
+    /// A run of the first pod has ended: it asks something.
+    asked: bool,
+    /// The person has answered.
     answered: bool,
+    /// The run that does what the person answered, and whether it has ended.
+    last: Option<RunId>,
+    over: bool,
 }
 
 pub(super) async fn run(dir: &Path, around: &Surroundings, mut teller: Teller) -> Result<Exit, Failure> {
@@ -124,8 +126,10 @@ pub(super) async fn run(dir: &Path, around: &Surroundings, mut teller: Teller) -
         follow,
         wishes: BTreeMap::new(),
         witness,
-        ended: 0,
+        asked: false,
         answered: false,
+        last: None,
+        over: false,
     };
     let watched = tokio::time::timeout(TOUR_WAIT, guide.watch()).await;
     watched.unwrap_or_else(|_| {
@@ -182,6 +186,10 @@ async fn start(place: &Place, around: &Surroundings, home: &Home) -> Result<(Ses
     Ok((session, launch(&home.paths, session, lease).await?))
 }
 
+fn answer() -> Vec<InputSegment> {
+    vec![InputSegment::text(ANSWER.to_owned())]
+}
+
 /// Shuts the first pod down and gives its process's exit status.
 async fn stop(mut launched: Launched) -> Result<ExitStatus, Failure> {
     let mut connection =
@@ -217,11 +225,11 @@ impl Guide<'_> {
                 News::Lives(_) => self.lives(session, &name).await?,
                 News::Entry(entry) => self.hear(&Line { session, name, entry: *entry }).await?,
             }
-            if self.ended == RUNS {
+            if self.over {
                 return Ok(());
             }
             // Everybody who was told of still lives; from here on they are stopped.
-            if self.ended == 1 && self.witness.lives.len() == LIVES && !self.answered {
+            if self.asked && self.witness.lives.len() == LIVES && !self.answered {
                 self.answered = true;
                 self.answer().await?;
             }
@@ -235,8 +243,7 @@ impl Guide<'_> {
         let socket =
             look.by_session(self.witness.root).map(|live| live.row.socket.clone()).ok_or_else(gone)?;
         let mut connection = Connection::open(&socket, Subscribe::None, None, introduction()).await?;
-        let input = vec![InputSegment::text(ANSWER.to_owned())];
-        let run = Run { input, mode: RunMode::Queue, op_id: Some(ids().next_uuid().to_string()) };
+        let run = Run { input: answer(), mode: RunMode::Queue, op_id: Some(ids().next_uuid().to_string()) };
         connection.ask::<Value>(Method::Run(run), STOP_WAIT).await??;
         self.teller.say("said", json!({ "text": ANSWER }), &format!("{:<9}> {ANSWER}", "")).await
     }
@@ -248,6 +255,7 @@ impl Guide<'_> {
         let root = heard.session == self.witness.root;
         match &heard.entry.kind {
             Kind::AssistantItem(item) => self.wish(heard.session, &item.item),
+            Kind::UserInput(input) if root && input.segments == answer() => self.last = heard.entry.run,
             Kind::Child(child) => self.follow.session(child.session, &child.name),
             Kind::ToolDispatch(dispatch) => {
                 let long = dispatch.action.command.as_ref().is_some_and(|line| line.contains(LONG_TEST));
@@ -267,7 +275,8 @@ impl Guide<'_> {
             Kind::RunCompleted(end) => {
                 let facts = json!({ "pod": heard.name, "session": id(heard.session), "seq": heard.entry.seq, "run": heard.entry.run, "result": end.result });
                 let line = format!("{}run {}", column(&heard.name), end.result);
-                self.ended += u32::from(root);
+                self.asked |= root;
+                self.over |= root && self.last.is_some() && self.last == heard.entry.run;
                 self.teller.say("run", facts, &line).await?;
             }
             Kind::RunErrored(error) => {

@@ -43,7 +43,7 @@ pub(crate) fn choose<'a>(
         let text = usize::try_from(request).ok().and_then(|at| asked.get(at)).map(String::as_str);
         hand.take_ended(text, attempt.of);
     }
-    match hand.answer(&last_text(prompt), attempt.number) {
+    match hand.answer(&news(prompt), attempt.number) {
         Answer::NoTurnLeft if !turn => Answer::Echo,
         answer => answer,
     }
@@ -127,24 +127,32 @@ impl<'a> Hand<'a> {
     }
 }
 
-/// What each reply in the prompt answered: the last user or tool text before it. A reply is an unbroken row of what
-/// the assistant said.
+/// What each reply in the prompt answered: the user and tool texts before it, behind the reply before. A reply is an
+/// unbroken row of what the assistant said.
 fn asked(prompt: &Prompt) -> Vec<String> {
     let mut texts = Vec::new();
-    let mut last: Option<&Item> = None;
+    let mut new: Vec<String> = Vec::new();
     let mut in_reply = false;
     for item in &prompt.items {
         if is_reply(item) {
             if !in_reply {
-                texts.push(last.map(text_of).unwrap_or_default());
+                texts.push(std::mem::take(&mut new).join("\n"));
             }
             in_reply = true;
         } else {
             in_reply = false;
-            last = Some(item);
+            new.push(text_of(item));
         }
     }
     texts
+}
+
+/// What is new since the last reply: a note may stand behind what a call gave.
+fn news(prompt: &Prompt) -> String {
+    let mut new: Vec<String> =
+        prompt.items.iter().rev().take_while(|item| !is_reply(item)).map(|item| text_of(item)).collect();
+    new.reverse();
+    new.join("\n")
 }
 
 fn is_reply(item: &Item) -> bool {
@@ -229,5 +237,31 @@ mod tests {
         for (ended, wanted) in [(0, "1!"), (1, "2"), (2, "3!"), (3, "4!"), (4, "5"), (5, "none")] {
             assert_eq!(asked_for(ended, Attempt { number: 0, of: 1 }), wanted, "request {ended}");
         }
+    }
+
+    #[test]
+    fn a_note_behind_what_was_asked_does_not_hide_it() {
+        let script = "[[turn]]\nrepeat = 2\ntext = 'plain'\n[[turn]]\nwhen = 'once more'\ntext = 'again'";
+        let script = Script::parse("talk.toml", script).unwrap();
+        let route = Route { provider: "scripted".into(), model: "x".into(), scheme: "scripted".into() };
+        let chosen = |texts: &[&str]| {
+            let items = texts.iter().map(|text| match text.strip_prefix("said: ") {
+                Some(said) => Arc::new(Item::assistant(said)),
+                None => Arc::new(Item::user(*text)),
+            });
+            let prompt = Prompt::new(route.clone(), items.collect());
+            match choose(&script, None, &prompt, Attempt { number: 0, of: 1 }) {
+                Answer::Turn(turn) => turn.number,
+                _ => 0,
+            }
+        };
+        assert_eq!(chosen(&["once more, please", "a note"]), 2);
+        assert_eq!(chosen(&["go", "said: plain", "a note"]), 1);
+        assert_eq!(
+            chosen(&["once more", "said: again", "a note"]),
+            1,
+            "what was answered is not asked again"
+        );
+        assert_eq!(chosen(&["go", "said: plain", "once more", "a note"]), 2);
     }
 }
