@@ -166,6 +166,7 @@ enum Woken {
     End,
     Stop,
     Continue,
+    Resize,
 }
 
 impl Room<'_> {
@@ -201,6 +202,7 @@ impl Room<'_> {
                 Woken::End => (Vec::new(), true),
                 Woken::Stop => (vec![Do::Suspend], false),
                 Woken::Continue => (vec![Do::Redraw], false),
+                Woken::Resize => (self.resized()?, false),
             };
             if over {
                 return Ok(Left::BySignal);
@@ -224,6 +226,7 @@ impl Room<'_> {
             _ = self.signals.interrupt.recv() => Woken::End,
             _ = self.signals.stop.recv() => Woken::Stop,
             _ = self.signals.proceed.recv() => Woken::Continue,
+            _ = self.signals.resize.recv() => Woken::Resize,
             event = next_event(&mut self.keys) => Woken::Key(event),
             () = at(frame) => Woken::Frame,
             joined = joined(&mut self.joining) => Woken::Joined(Box::new(joined)),
@@ -239,6 +242,12 @@ impl Room<'_> {
         self.terminal.show(|frame| app.draw(frame)).map_err(RunError::Terminal)?;
         self.drawn = Some(Instant::now());
         Ok(())
+    }
+
+    /// Another size, or the same one after another: what the terminal has made of its lines meanwhile nobody knows.
+    fn resized(&mut self) -> Result<Vec<Do>, RunError> {
+        self.terminal.clear().map_err(RunError::Terminal)?;
+        Ok(self.app.update(Msg::Term(TermEvent::Resize), self.outside.now()))
     }
 
     fn term(&mut self, event: crossterm::event::Event) -> Vec<Do> {
@@ -453,6 +462,8 @@ struct Signals {
     /// Somebody else wants it to stop.
     stop: Signal,
     proceed: Signal,
+    /// The library that reads keys may overlook it when a key comes at the same time.
+    resize: Signal,
 }
 
 impl Signals {
@@ -463,6 +474,7 @@ impl Signals {
             interrupt: signal(SignalKind::interrupt())?,
             stop: signal(SignalKind::from_raw(Sent::TSTP.as_raw()))?,
             proceed: signal(SignalKind::from_raw(Sent::CONT.as_raw()))?,
+            resize: signal(SignalKind::window_change())?,
         })
     }
 }

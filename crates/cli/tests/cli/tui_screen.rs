@@ -55,6 +55,13 @@ impl Tui {
         Tui::with(command, size)
     }
 
+    /// At the first size, with a variable that only this terminal has.
+    pub(crate) fn start_with(world: &World, args: &[&str], (name, value): (&str, &str)) -> Tui {
+        let mut command = world.command();
+        command.args(args).env("TERM", "xterm-256color").env(name, value);
+        Tui::with(command, SIZES[0])
+    }
+
     pub(crate) fn with(command: Command, (rows, columns): (u16, u16)) -> Tui {
         let size = |number| NonZeroU16::new(number).unwrap();
         let parser = vt100::Parser::new(size(rows), size(columns), 0);

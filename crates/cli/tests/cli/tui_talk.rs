@@ -87,6 +87,21 @@ fn a_question_that_somebody_else_answers_closes_here() {
 }
 
 #[test]
+fn a_screen_reader_is_told_of_a_question_and_its_keys() {
+    let (world, going) = asking();
+    let mut tui = Tui::start_with(&world, &["attach", "tale"], ("MINKE_PLAIN", "1"));
+    tui.until("a question waits");
+    tui.until("a.txt");
+    tui.pictures("plain-question");
+    tui.press("y");
+    tui.until("Said and done.");
+    assert_eq!(going.end().code, Some(0));
+    tui.until("stopped");
+    tui.pictures("plain-question-answered");
+    assert!(tui.leave().success());
+}
+
+#[test]
 fn a_signal_gives_the_terminal_back() {
     let world = living();
     for signal in [Signal::TERM, Signal::HUP, Signal::INT] {
@@ -158,16 +173,21 @@ fn a_key_that_comes_with_a_change_of_size_is_not_left_lying() {
     let world = living();
     let mut tui = Tui::start(&world, &["attach", "tale"], (24, 80));
     tui.until("You said: first");
-    for (at, (rows, columns)) in [(12, 40), (40, 120), (24, 80)].into_iter().cycle().take(60).enumerate() {
-        tui.resize(rows, columns);
-        tui.press("x");
-        tui.until(&format!("> {}", "x".repeat(at % 20 + 1)));
-        if at % 20 == 19 {
-            tui.press(CTRL_U);
-            tui.until(">  say something");
+    for round in 1..=20 {
+        // While the first change is drawn the next ones come, and keys with them.
+        for (rows, columns) in [(12, 40), (40, 120), (24, 80)] {
+            tui.resize(rows, columns);
+            tui.press("\x1b[D");
+            tui.press("x");
         }
+        tui.until(&format!("> {}", "x".repeat(round * 3)));
     }
     assert!(tui.leave().success());
+}
+
+fn is_stopped(tui: &Tui) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{}/stat", tui.pty.pid().as_raw_nonzero())).unwrap();
+    stat.rsplit(')').next().is_some_and(|rest| rest.trim_start().starts_with('T'))
 }
 
 #[test]
@@ -189,26 +209,52 @@ fn a_run_is_paused_and_goes_on() {
     assert!(tui.leave().success());
 }
 
+/// Kills the terminal as soon as what was typed is on the disk.
+fn kill_when_saved(world: &World, tui: &mut Tui, typed: &str) {
+    let drafts = world.home().join("state/tui/drafts");
+    let holds = |file: std::io::Result<std::fs::DirEntry>| {
+        std::fs::read_to_string(file.unwrap().path()).is_ok_and(|text| text.contains(typed))
+    };
+    while !std::fs::read_dir(&drafts).is_ok_and(|mut files| files.any(holds)) {
+        tui.screen();
+    }
+    kill_process(tui.pty.pid(), Signal::KILL).unwrap();
+    tui.pty.end();
+}
+
+/// Two halves, a while apart.
+const HALVES: &str = "[[turn]]\nusage = { input = 900, output = 70 }\npace_ms = 2500\ntext = [\"The first half. \", \"The second half.\"]\n";
+
+#[test]
+fn a_terminal_that_is_killed_in_the_middle_of_a_run_finds_everything_again() {
+    let world = World::pictured().with("MINKE_MODEL", "scripted:s.toml");
+    world.write("s.toml", HALVES);
+    let mut tui = Tui::start(&world, &[], SIZES[0]);
+    tui.until("Say what is to be done");
+    tui.write("go");
+    tui.press(ENTER);
+    tui.until("The first half.");
+    tui.write("half a thought");
+    kill_when_saved(&world, &mut tui, "half a thought");
+    assert_eq!(world.only_pod()["state"], "running", "the run goes on");
+    let mut tui = Tui::start(&world, &[], SIZES[0]);
+    tui.until("lives");
+    tui.press(ENTER);
+    tui.until("The first half. The second half.");
+    tui.until("idle");
+    tui.until("> half a thought");
+    tui.pictures("killed-terminal");
+    assert!(tui.leave().success());
+    world.verify();
+}
+
 #[test]
 fn a_terminal_that_is_killed_leaves_the_run_and_the_draft() {
     let world = living();
     let mut tui = Tui::start(&world, &["attach", "tale"], (24, 80));
     tui.until("You said: first");
     tui.write("half a thought");
-    let draft = world.home().join("state/tui/drafts");
-    let saved = || {
-        std::fs::read_dir(&draft).is_ok_and(|mut files| {
-            files.any(|file| {
-                std::fs::read_to_string(file.unwrap().path())
-                    .is_ok_and(|text| text.contains("half a thought"))
-            })
-        })
-    };
-    while !saved() {
-        tui.screen();
-    }
-    kill_process(tui.pty.pid(), Signal::KILL).unwrap();
-    tui.pty.end();
+    kill_when_saved(&world, &mut tui, "half a thought");
     assert_eq!(world.only_pod()["name"], "tale");
     let mut tui = Tui::start(&world, &["attach", "tale"], (24, 80));
     tui.until("> half a thought");
@@ -245,11 +291,7 @@ fn a_process_that_is_stopped_gives_the_terminal_back_and_goes_on() {
     tui.write("a draft");
     tui.press("\x1a");
     tui.until_gone("a draft");
-    let stopped = || {
-        let stat = std::fs::read_to_string(format!("/proc/{}/stat", tui.pty.pid().as_raw_nonzero())).unwrap();
-        stat.rsplit(')').next().is_some_and(|rest| rest.trim_start().starts_with('T'))
-    };
-    while !stopped() {}
+    while !is_stopped(&tui) {}
     assert!(tui.pty.is_cooked(), "the shell has it");
     kill_process(tui.pty.pid(), Signal::CONT).unwrap();
     tui.until("> a draft");

@@ -1,6 +1,14 @@
 //! Turns that a conversation takes, on a pseudo-terminal at three sizes: a provider that is asked again, a way back to an
 //! earlier input, a shorter context, tables and code that stream in.
 
+use std::sync::Arc;
+
+use minke_pod::State;
+use minke_record::{
+    BeforeAfter, Draft, Durability, Facts, History, Item, Kind, Large, SegmentReason, SegmentStart,
+};
+use minke_session::{FileStore, RealDisk, Store};
+
 use crate::tui_screen::{ENTER, ESC, SIZES, Tui, attached, told};
 use crate::world::World;
 
@@ -82,4 +90,44 @@ fn a_way_back_leads_to_an_earlier_input() {
     assert!(tui.leave().success());
     let said = world.run(&["log", "show", "tale", "--kind", "rewound"]).out;
     assert!(said.contains("rewound"), "{said}");
+}
+
+/// A compaction in the log of the one session, which sleeps: what a pod writes that makes its context shorter.
+fn compact(world: &World) {
+    let store = FileStore::new(Arc::new(RealDisk), world.home().join("data/sessions"));
+    let id = store.list().unwrap()[0];
+    let mut log = store.open(id).unwrap();
+    let entries: Vec<_> = log.replay.iter().map(|sealed| &sealed.entry).collect();
+    let state = State::replay(entries.iter().copied());
+    let started = entries.iter().rev().find_map(|entry| match &entry.kind {
+        Kind::SegmentStart(started) => Some(started.clone()),
+        _ => None,
+    });
+    let (started, last) = (started.unwrap(), entries[entries.len() - 1]);
+    let segment = started.segment + 1;
+    let kind = Kind::SegmentStart(SegmentStart {
+        segment,
+        reason: SegmentReason::Compaction,
+        history: History::Here(vec![Item::user("They said first and were answered.")]),
+        carry: Large::Here(Box::new(Facts { segment, ..state.facts })),
+        compacted_to_seq: Some(last.seq),
+        tokens: Some(BeforeAfter { before: 12_400, after: 310 }),
+        ..started
+    });
+    let (seq, ts) = (log.writer.next_seq(), last.ts);
+    let draft = Draft { seq, ts, run: None, kind, durability: Durability::Barrier };
+    log.writer.append(vec![draft], Vec::new()).unwrap();
+}
+
+#[test]
+fn a_shorter_context_is_told_where_it_came_about() {
+    let world = told(ECHO);
+    compact(&world);
+    let mut tui = attached(&world, SIZES[0], "≡");
+    tui.write("second");
+    tui.press(ENTER);
+    tui.until("You said: second");
+    tui.until("idle");
+    tui.pictures("compaction");
+    assert!(tui.leave().success());
 }

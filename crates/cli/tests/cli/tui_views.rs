@@ -261,17 +261,10 @@ fn keys_are_the_persons_own_and_mistakes_in_them_are_told() {
     assert!(tui.leave().success());
 }
 
-/// The same with a variable for this terminal alone.
-fn attached_with(world: &World, (name, value): (&str, &str), size: (u16, u16)) -> Tui {
-    let mut command = world.command();
-    command.args(["attach", "tale"]).env("TERM", "xterm-256color").env(name, value);
-    Tui::with(command, size)
-}
-
 #[test]
 fn without_colours_nothing_is_coloured() {
     let world = told(SONG);
-    let mut tui = attached_with(&world, ("NO_COLOR", "1"), SIZES[0]);
+    let mut tui = Tui::start_with(&world, &["attach", "tale"], ("NO_COLOR", "1"));
     tui.until("Said and done.");
     tui.until("idle");
     tui.coloured_pictures("no-colour");
@@ -291,7 +284,7 @@ fn without_colours_nothing_is_coloured() {
 #[test]
 fn for_a_screen_reader_there_are_labelled_lines_and_no_frames() {
     let world = told(SONG);
-    let mut tui = attached_with(&world, ("MINKE_PLAIN", "1"), SIZES[0]);
+    let mut tui = Tui::start_with(&world, &["attach", "tale"], ("MINKE_PLAIN", "1"));
     tui.until("Said and done.");
     tui.until("idle");
     tui.pictures("plain");

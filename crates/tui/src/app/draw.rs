@@ -92,7 +92,10 @@ impl App {
             for (row, seen) in (0..).zip(seen) {
                 let y = area.y + from + row;
                 if Some(seen.block) == chosen {
-                    frame.render_widget(Span::styled("▌", mark), Rect { x: area.x, y, width: 1, height: 1 });
+                    frame.render_widget(
+                        Span::styled(if theme.plain { ">" } else { "▌" }, mark),
+                        Rect { x: area.x, y, width: 1, height: 1 },
+                    );
                 }
                 frame.render_widget(&seen.line, Rect { x: area.x + 1, y, width, height: 1 });
             }

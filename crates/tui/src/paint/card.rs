@@ -233,6 +233,15 @@ fn answer_words(answer: &Answered) -> String {
     }
 }
 
+/// What it is about, in one line: a diff says nothing there, its files do.
+pub(super) fn about(card: &AskCard) -> Option<String> {
+    let subject = &card.ask.subject;
+    let action = subject.action.as_ref();
+    let command = action.and_then(|action| action.command.clone());
+    let files = action.filter(|_| subject.diff.is_some()).map(|action| named(&action.writes));
+    command.or(files).or_else(|| subject.text.clone())
+}
+
 fn settled(card: &AskCard, width: u16, theme: &Theme) -> Line<'static> {
     let (mark, role) = match card.answer.as_ref().map(|answer| answer.decision.approves()) {
         Some(true) => ("✓ ", Role::Good),
@@ -243,13 +252,8 @@ fn settled(card: &AskCard, width: u16, theme: &Theme) -> Line<'static> {
         Piece::own(mark, theme.style(role)),
         Piece::new(Clean::line(&end_words(card).unwrap_or_default()), theme.style(Role::Text)),
     ];
-    let subject = &card.ask.subject;
-    let action = subject.action.as_ref();
-    let command = action.and_then(|action| action.command.clone());
-    // A diff in one line says nothing; the files do.
-    let files = action.filter(|_| subject.diff.is_some()).map(|action| named(&action.writes));
-    let about = command.or(files).or_else(|| subject.text.clone());
-    let about = [subject.tool.clone(), about].into_iter().flatten().collect::<Vec<_>>().join(" ");
+    let about =
+        [card.ask.subject.tool.clone(), about(card)].into_iter().flatten().collect::<Vec<_>>().join(" ");
     if !about.is_empty() {
         text.push(Piece::own("  ", Style::new()));
         text.push(Piece::new(Clean::exact_line(&about), theme.style(Role::Dim)));

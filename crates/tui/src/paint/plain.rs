@@ -1,13 +1,13 @@
 //! Plain: blocks for people who listen: every line says first whose it is, nothing is drawn.
 
-use minke_record::AlertLevel;
-use minke_view::{Block, Body, Call, CallState, NoticeKind, Saying, Words};
+use minke_record::{AlertLevel, Millis};
+use minke_view::{AskCard, Block, Body, Call, CallState, NoticeKind, Saying, Words};
 use ratatui::style::Style;
 use ratatui::text::Line;
 
 use super::block::{amount, ended_words, first_words, left_out, what_next};
 use super::call::took;
-use super::card::{child_words, choices, end_words, facts, question};
+use super::card::{about, child_words, choices, end_words, facts, question};
 use super::harmless::Clean;
 use super::stream::Stream;
 use super::theme::Theme;
@@ -39,30 +39,7 @@ pub(super) fn block(block: &Block, width: u16, theme: &Theme, open: bool) -> Vec
         }
         Body::Thinking(words) => thinking(&mut lines, words, open),
         Body::Call(call) => call_lines(&mut lines, call, open),
-        Body::Ask(card) => {
-            let subject = &card.ask.subject;
-            let pod = card.pod.as_ref().map(|pod| format!("{pod} asks: ")).unwrap_or_default();
-            lines.words("question", &format!("{pod}{}", question(card)));
-            if let Some(command) = subject.action.as_ref().and_then(|action| action.command.as_ref()) {
-                lines.exact("command", command);
-            } else if let Some(text) = &subject.text {
-                lines.exact("about", text);
-            }
-            if let Some(diff) = &subject.diff {
-                lines.exact("change", diff);
-            }
-            for (name, value) in facts(card, block.ts) {
-                lines.exact(name, &value);
-            }
-            match end_words(card) {
-                Some(told) => lines.words("answer", &told),
-                None => {
-                    for (key, told) in choices(card) {
-                        lines.exact("key", &format!("{key}: {told}"));
-                    }
-                }
-            }
-        }
+        Body::Ask(card) => ask(&mut lines, card, block.ts, open),
         Body::Child(child) => {
             lines.words("child", &format!("{}: {}", child.name, child_words(child)));
         }
@@ -86,6 +63,38 @@ pub(super) fn block(block: &Block, width: u16, theme: &Theme, open: bool) -> Vec
         }
     }
     lines.lines
+}
+
+/// A question; of one that is settled only what it was and how it ended.
+fn ask(lines: &mut Reader, card: &AskCard, asked: Millis, open: bool) {
+    let pod = card.pod.as_ref().map(|pod| format!("{pod} asks: ")).unwrap_or_default();
+    lines.words("question", &format!("{pod}{}", question(card)));
+    let ended = end_words(card);
+    if open || ended.is_none() {
+        let subject = &card.ask.subject;
+        let text = subject.text.as_ref().filter(|text| subject.diff.as_ref() != Some(text));
+        if let Some(command) = subject.action.as_ref().and_then(|action| action.command.as_ref()) {
+            lines.exact("command", command);
+        } else if let Some(text) = text {
+            lines.exact("about", text);
+        }
+        if let Some(diff) = &subject.diff {
+            lines.exact("change", diff);
+        }
+        for (name, value) in facts(card, asked) {
+            lines.exact(name, &value);
+        }
+    } else if let Some(about) = about(card) {
+        lines.exact("about", &about);
+    }
+    match ended {
+        Some(told) => lines.words("answer", &told),
+        None => {
+            for (key, told) in choices(card) {
+                lines.exact("key", &format!("{key}: {told}"));
+            }
+        }
+    }
 }
 
 fn thinking(lines: &mut Reader, words: &Words, open: bool) {
