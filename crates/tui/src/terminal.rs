@@ -2,11 +2,12 @@
 //!
 //! A frame is written at once, between the marks of a synchronized update, so that no half of it is seen.
 //! Invariant: however the program ends, short of being killed, the terminal is as it was
-//! (`a_signal_gives_the_terminal_back`).
+//! (`a_signal_gives_the_terminal_back`, `a_panic_gives_the_terminal_back_and_can_be_read`).
 
 use std::cell::RefCell;
 use std::io::{self, Write};
 use std::rc::Rc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use crossterm::event::{
     DisableBracketedPaste, DisableFocusChange, DisableMouseCapture, EnableBracketedPaste, EnableFocusChange,
@@ -25,6 +26,9 @@ use rustix::termios::{OptionalActions, tcgetattr, tcgetwinsize, tcsetattr};
 
 /// What is drawn where the terminal does not say how large it is.
 const DEFAULT_SIZE: (u16, u16) = (80, 24);
+
+/// Whether the terminal is ours now; a panic asks from anywhere.
+static HELD: AtomicBool = AtomicBool::new(false);
 
 type Drawn = Rc<RefCell<Vec<u8>>>;
 
@@ -69,6 +73,7 @@ impl Terminal {
     /// Takes it over again, after somebody else had it.
     pub(crate) fn take(&mut self) -> io::Result<()> {
         enable_raw_mode()?;
+        HELD.store(true, Ordering::SeqCst);
         let mut out = io::stdout();
         // Terminals that do not know the flags for keys pass over them; asking first would cost a wait.
         execute!(
@@ -165,8 +170,12 @@ impl Drop for Terminal {
     }
 }
 
-/// If even this fails the terminal is gone, and nobody is left to be told.
+/// Once: a second time the cursor would go back to where it was, and what a panic has said be overwritten. If even this
+/// fails the terminal is gone, and nobody is left to be told.
 fn let_go() {
+    if !HELD.swap(false, Ordering::SeqCst) {
+        return;
+    }
     let mut out = io::stdout();
     drop(execute!(
         out,

@@ -2,7 +2,7 @@
 
 use rustix::process::{Signal, kill_process};
 
-use crate::tui_screen::{CTRL_C, CTRL_U, ENTER, ESC, SIZES, Tui, told};
+use crate::tui_screen::{CTRL_C, ENTER, ESC, SIZES, Tui, told};
 use crate::world::{Going, World};
 
 const ECHO: &str = "loop = true\nchunk = 3\n[[turn]]\nusage = { input = 900, output = 70 }\ntext = \"You said: {{prompt}}\"\n";
