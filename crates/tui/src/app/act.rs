@@ -2,15 +2,13 @@
 //!
 //! Elsewhere: which key is which action (`keys`), lists (`over`), words after a slash (`slash`).
 
-use std::path::PathBuf;
-
-use minke_protocol::{Answer, Dequeue, Detail, Method, RunMode};
+use minke_protocol::{Dequeue, Detail, Method, RunMode};
 use minke_record::{AskId, Decision, InputSegment};
-use minke_view::{Answered, Block, BlockId, Body};
+use minke_view::{Block, BlockId, Body};
 
 use super::over::Over;
-use super::talk::{Talk, Wire};
-use super::{App, Do, ESCAPE_TWICE_MS, Focus, Noting, PAUSING, Pending, RESUMING, STARTLED_MS, TWICE_MS};
+use super::talk::Wire;
+use super::{App, Do, ESCAPE_TWICE_MS, Focus, PAUSING, Pending, RESUMING, TWICE_MS};
 use crate::event::{Code, Key};
 use crate::keys::{Action, Place};
 
@@ -310,94 +308,6 @@ impl App {
         }
         self.say(format!("copied {} characters", text.chars().count()));
         self.doing.push(Do::Copy(text));
-    }
-
-    /// A number chooses one of the answers that a question offers.
-    fn option_key(&mut self, key: Key) -> bool {
-        let Focus::Question(ask) = self.focus else { return false };
-        let Some(talk) = self.talk.as_ref().filter(|talk| talk.wants_text(ask)) else { return false };
-        let number = key.typed().and_then(|letter| letter.to_digit(10)).and_then(|n| usize::try_from(n).ok());
-        let options = talk.card(ask).map(|card| card.ask.options.clone()).unwrap_or_default();
-        let Some(option) = number.and_then(|number| number.checked_sub(1)).and_then(|at| options.get(at))
-        else {
-            return false;
-        };
-        if !self.is_startled() {
-            self.answer_with(ask, Decision::Answered, Some(option.clone()));
-        }
-        true
-    }
-
-    fn answer(&mut self, decision: Decision) {
-        let Focus::Question(ask) = self.focus else { return };
-        if self.is_startled() {
-            return;
-        }
-        let Some(talk) = &self.talk else { return };
-        if talk.wants_text(ask) {
-            match decision {
-                Decision::Denied | Decision::Abort => self.answer_with(ask, decision, None),
-                _ => self.note(ask, Decision::Answered),
-            }
-            return;
-        }
-        let offered = talk.card(ask).is_some_and(|card| {
-            card.ask.options.is_empty() || card.ask.options.iter().any(|option| option == decision.as_str())
-        });
-        if !offered {
-            self.say(format!("this question cannot be answered with `{}`", decision.as_str()));
-            return;
-        }
-        match decision {
-            Decision::Denied => self.note(ask, decision),
-            decision => self.answer_with(ask, decision, None),
-        }
-    }
-
-    /// A question that has just come up was not what the key was meant for.
-    fn is_startled(&mut self) -> bool {
-        let startled = self.now < self.asked_at + STARTLED_MS;
-        if startled {
-            self.say("a question has come up: press the key again to answer it");
-        }
-        startled
-    }
-
-    fn note(&mut self, ask: AskId, decision: Decision) {
-        let kept = self.composer.draft();
-        self.composer.clear();
-        self.noting = Some(Noting { ask, decision, kept });
-        self.focus = Focus::Composer;
-    }
-
-    pub(super) fn stop_noting(&mut self) {
-        if let Some(noting) = self.noting.take() {
-            self.composer.set(noting.kept);
-            self.focus = Focus::Question(noting.ask);
-        }
-    }
-
-    fn answer_with(&mut self, ask: AskId, decision: Decision, note: Option<String>) {
-        let Some(talk) = &self.talk else { return };
-        let socket = talk.card(ask).and_then(|card| card.socket.as_ref()).map(PathBuf::from);
-        let childs = talk.card(ask).is_some_and(|card| card.pod.is_some());
-        let answer = Answered { decision: decision.clone(), note: note.clone(), by: "you".to_owned() };
-        let pending = Pending::Answer { ask, answer, there: socket.is_some() };
-        let method = Method::Answer(Answer { ask, decision, note });
-        match socket {
-            Some(socket) => {
-                let token = self.token(pending);
-                self.doing.push(Do::SendTo { token, socket, method });
-            }
-            None if childs => {
-                self.say("it is not known where that pod is to be answered: `minke asks` knows")
-            }
-            None => self.send(method, pending),
-        }
-        self.focus = Focus::Composer;
-        if let Some(next) = self.talk.as_ref().and_then(Talk::oldest_ask).filter(|next| *next != ask) {
-            self.focus = Focus::Question(next);
-        }
     }
 
     pub(super) fn close_over(&mut self) -> Option<Over> {

@@ -6,7 +6,8 @@ use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{Block as Framed, Clear, Paragraph};
 
-use super::over::{List, Over, Row};
+use super::list::{List, Row};
+use super::over::Over;
 use super::popup;
 use super::status::clean;
 use super::{App, Focus};

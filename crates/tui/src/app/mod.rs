@@ -7,26 +7,31 @@
 //! (`an_input_that_is_refused_comes_back`, `what_was_under_way_is_said_again_to_the_pod_that_was_started_anew`).
 
 mod act;
+mod answer;
 mod beginnings;
 mod draw;
+mod gather;
 mod help;
+mod list;
 mod msg;
 mod opening;
 mod over;
 mod pane;
+mod pending;
 mod popup;
 mod settings;
 mod slash;
 mod status;
 mod talk;
 mod told;
+mod words;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use minke_protocol::{Method, RunMode};
-use minke_record::{AskId, Decision, InputSegment, Millis, SessionId};
-use minke_view::{Answered, BlockId, PodRow};
+use minke_protocol::Method;
+use minke_record::{AskId, InputSegment, Millis, SessionId};
+use minke_view::{BlockId, PodRow};
 
 pub use msg::{Do, Link, Msg};
 
@@ -37,7 +42,8 @@ use crate::keys::{Keys, Place};
 use crate::outside::{FirstRun, Question};
 use crate::paint::{Theme, ThemeName};
 use crate::panes::ThreadRow;
-use over::{Gathering, Over};
+use over::Over;
+use pending::{Noting, Pending};
 use popup::Popup;
 use talk::Talk;
 
@@ -84,57 +90,6 @@ enum Focus {
     Composer,
     Question(AskId),
     Block(BlockId),
-}
-
-/// What a reply or an answer is for.
-#[derive(Debug, Clone)]
-enum Pending {
-    /// An input that a pod has not confirmed.
-    Said {
-        input: Vec<InputSegment>,
-        mode: RunMode,
-        op_id: String,
-    },
-    Dequeue,
-    Rewind,
-    RewindTargets,
-    Fork,
-    Older,
-    /// The beginning of a long text.
-    Text(BlockId),
-    /// A page of the whole log.
-    Gather(Box<Gathering>),
-    Completions {
-        sigil: char,
-        rest: String,
-    },
-    /// What was said to a question. `there`: at the child's own socket, of which this session's log does not tell.
-    Answer {
-        ask: AskId,
-        answer: Answered,
-        there: bool,
-    },
-    /// Whatever comes of it is told in a word.
-    Told(&'static str),
-    Pods,
-    Threads {
-        words: String,
-    },
-    Models,
-    FirstRun,
-    Before,
-    Status,
-    /// After it the list is asked for again.
-    Changed,
-}
-
-/// A note that is typed for a question.
-#[derive(Debug, Clone, PartialEq)]
-struct Noting {
-    ask: AskId,
-    decision: Decision,
-    /// What was being typed before.
-    kept: Draft,
 }
 
 pub struct App {

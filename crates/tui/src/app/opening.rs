@@ -5,7 +5,8 @@ use ratatui::layout::Rect;
 use ratatui::text::Line;
 
 use super::App;
-use super::over::{Means, Row, one_line, thread_rows};
+use super::list::{Means, Row, thread_rows};
+use super::words::one_line;
 use crate::paint::Role;
 
 /// Threads and pods that are shown.

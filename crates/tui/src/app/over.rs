@@ -1,11 +1,11 @@
 //! Lists and texts that lie over the conversation: pods, threads, models, inputs to go back to, help.
 
-use minke_protocol::{Method, ReadReply, Rewind, RewindTargets};
-use minke_record::{Millis, Position, SessionId};
-use minke_view::{Changes, ContextUse};
-use nucleo_matcher::pattern::{CaseMatching, Normalization, Pattern};
-use nucleo_matcher::{Config, Matcher, Utf32Str};
+use minke_protocol::{Method, Rewind, RewindTargets};
+use minke_record::SessionId;
+use minke_view::ContextUse;
 
+use super::list::{List, ListKind, Means, Row};
+use super::words::{ago, one_line};
 use super::{App, Pending};
 use crate::event::{Code, Key};
 use crate::keys::{Action, Place};
@@ -14,8 +14,6 @@ use crate::panes::{self, ContextPane, DiffPane, Help, Pick, Pods, Tasks, ThreadR
 
 /// Rows that a page key moves.
 const PAGE: isize = 10;
-/// Pages of a log that one view reads: 500,000 entries.
-const PAGES: usize = 500;
 
 /// What lies over the conversation.
 pub(super) enum Over {
@@ -36,85 +34,6 @@ pub(super) enum Over {
         lines: Vec<String>,
         top: usize,
     },
-}
-
-#[derive(Debug, Clone, PartialEq)]
-pub(super) struct List {
-    pub(super) kind: ListKind,
-    pub(super) rows: Vec<Row>,
-    pub(super) filter: String,
-    /// Of the rows that fit the filter.
-    pub(super) at: usize,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum ListKind {
-    Models,
-    Rewind { head: Position },
-}
-
-#[derive(Debug, Clone, PartialEq)]
-pub(super) struct Row {
-    pub(super) text: String,
-    /// At the right, dimmed.
-    pub(super) aside: String,
-    pub(super) means: Means,
-    /// Somebody waits for the person there.
-    pub(super) urgent: bool,
-}
-
-#[derive(Debug, Clone, PartialEq)]
-pub(super) enum Means {
-    Session(SessionId),
-    Model(String),
-    Input(u64),
-}
-
-impl List {
-    fn new(kind: ListKind, rows: Vec<Row>) -> List {
-        List { kind, rows, filter: String::new(), at: 0 }
-    }
-
-    pub(super) fn title(&self) -> &'static str {
-        match self.kind {
-            ListKind::Models => "Models",
-            ListKind::Rewind { .. } => "Back to",
-        }
-    }
-
-    /// Rows that fit what was typed, the best first; without a filter as they are.
-    pub(super) fn fitting(&self) -> Vec<&Row> {
-        if self.filter.trim().is_empty() {
-            return self.rows.iter().collect();
-        }
-        fitting(&self.filter, &self.rows, |row| format!("{} {}", row.text, row.aside))
-    }
-
-    fn chosen(&self) -> Option<&Row> {
-        self.fitting().get(self.at).copied()
-    }
-
-    fn by(&mut self, forward: bool) {
-        let many = self.fitting().len();
-        self.at = if forward { (self.at + 1).min(many.saturating_sub(1)) } else { self.at.saturating_sub(1) };
-    }
-}
-
-/// The best fits first.
-pub(super) fn fitting<'a, T>(filter: &str, all: &'a [T], text: impl Fn(&T) -> String) -> Vec<&'a T> {
-    let mut matcher = Matcher::new(Config::DEFAULT.match_paths());
-    let pattern = Pattern::parse(filter, CaseMatching::Smart, Normalization::Smart);
-    let mut letters = Vec::new();
-    let mut scored: Vec<(u32, &T)> = all
-        .iter()
-        .filter_map(|one| {
-            let text = text(one);
-            let score = pattern.score(Utf32Str::new(&text, &mut letters), &mut matcher)?;
-            Some((score, one))
-        })
-        .collect();
-    scored.sort_by_key(|(score, _)| std::cmp::Reverse(*score));
-    scored.into_iter().map(|(_, one)| one).collect()
 }
 
 impl Over {
@@ -349,93 +268,4 @@ impl App {
             self.say("tasks are a session's, and none is attached");
         }
     }
-
-    /// Reads the whole log for a view of all of it, page by page.
-    pub(super) fn gather(&mut self, what: Gathered) {
-        let gathering = Gathering { what, changes: Changes::new(), context: ContextUse::new(), pages: 0 };
-        self.gather_from(0, gathering);
-    }
-
-    fn gather_from(&mut self, from_seq: u64, gathering: Gathering) {
-        let read =
-            minke_protocol::Read { from_seq, limit: minke_protocol::limits::PAGE_ENTRIES, kinds: None };
-        self.send(Method::Read(read), Pending::Gather(Box::new(gathering)));
-    }
-
-    pub(super) fn gathered(&mut self, mut gathering: Gathering, page: &ReadReply) {
-        for entry in &page.entries {
-            match gathering.what {
-                Gathered::Changes => gathering.changes.entry(entry),
-                Gathered::Context => gathering.context.entry(entry),
-            }
-        }
-        gathering.pages += 1;
-        match page.next_seq {
-            Some(next) if gathering.pages < PAGES => return self.gather_from(next, gathering),
-            Some(_) => self.say("the session is very long: what is newest is not in here"),
-            None => {}
-        }
-        self.over = Some(match gathering.what {
-            Gathered::Changes => Over::Diff(Box::new(DiffPane::new(gathering.changes))),
-            Gathered::Context => {
-                Over::Context { pane: ContextPane::default(), context: Box::new(gathering.context) }
-            }
-        });
-    }
-}
-
-/// What a view of the whole log is made of.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Gathered {
-    Changes,
-    Context,
-}
-
-/// A log that is being read.
-#[derive(Debug, Clone)]
-pub(super) struct Gathering {
-    what: Gathered,
-    changes: Changes,
-    context: ContextUse,
-    pages: usize,
-}
-
-pub(super) fn thread_rows(threads: &[ThreadRow], now: Millis) -> Vec<Row> {
-    let row = |thread: &ThreadRow| Row {
-        text: format!("{:<16}  {}", thread.name, one_line(&thread.preview)),
-        aside: format!("{} {}", thread.state, ago(thread.updated, now)),
-        means: Means::Session(thread.session),
-        urgent: false,
-    };
-    threads.iter().map(row).collect()
-}
-
-pub(super) fn one_line(text: &str) -> String {
-    text.split_whitespace().collect::<Vec<_>>().join(" ")
-}
-
-/// `5m ago`.
-pub(super) fn ago(then: Millis, now: Millis) -> String {
-    let seconds = now.saturating_sub(then) / 1_000;
-    match seconds {
-        0..60 => format!("{seconds}s ago"),
-        60..3_600 => format!("{}m ago", seconds / 60),
-        3_600..86_400 => format!("{}h ago", seconds / 3_600),
-        _ => format!("{}d ago", seconds / 86_400),
-    }
-}
-
-/// `1.2k`, `3.4M`.
-#[expect(clippy::cast_precision_loss, reason = "it is shown with two digits")]
-pub(super) fn short(number: u64) -> String {
-    match number {
-        0..1_000 => number.to_string(),
-        1_000..1_000_000 => format!("{:.1}k", number as f64 / 1_000.0),
-        _ => format!("{:.1}M", number as f64 / 1_000_000.0),
-    }
-}
-
-#[expect(clippy::cast_precision_loss, reason = "it is shown with three digits")]
-pub(super) fn dollars(micros: u64) -> String {
-    format!("${:.3}", micros as f64 / 1_000_000.0)
 }

@@ -2,7 +2,7 @@
 
 use minke_protocol::{Completion, CompletionKind, Completions, ListCompletions, Method};
 
-use super::over::fitting;
+use super::list::fitting;
 use super::slash::Command;
 use super::talk::Talk;
 use super::{App, Focus, Pending};

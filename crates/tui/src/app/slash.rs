@@ -3,7 +3,8 @@
 
 use minke_protocol::{Compact, Fork, Method, Set, Undo};
 
-use super::over::{Gathered, dollars, short};
+use super::gather::Gathered;
+use super::words::{dollars, short};
 use super::{App, Do, Pending};
 use crate::outside::Question;
 

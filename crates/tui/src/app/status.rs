@@ -3,8 +3,10 @@
 use minke_protocol::{Activity, Status};
 use ratatui::text::{Line, Span};
 
-use super::over::{ListKind, Over, dollars, one_line, short};
+use super::list::ListKind;
+use super::over::Over;
 use super::talk::{Talk, Wire};
+use super::words::{dollars, one_line, short};
 use super::{App, Focus};
 use crate::keys::{Action, Place};
 use crate::paint::{Clean, Piece, Role, cut};
