@@ -4,7 +4,7 @@ use clap::Args;
 use minke_client::{Delivered, Delivery, Home, deliver};
 use minke_pod::{State, Visit};
 use minke_protocol::Method;
-use minke_record::{Actor, AskId, Decision, OpenAsk, SessionId};
+use minke_record::{Actor, AskId, Decision, OpenAsk, PodName, SessionId};
 use serde_json::{Value, json};
 
 use crate::around::{Surroundings, introduction};
@@ -70,27 +70,37 @@ pub(crate) async fn run(answer: Answer, around: &Surroundings, screen: &Screen) 
     let asked = asked.ok_or_else(|| {
         Failure::usage(format!("no question {id} is open")).code("not_found").hint("`minke asks` lists them")
     })?;
-    let note = answer.note;
-    without_secrets(&[note.as_deref().unwrap_or_default()], Vec::new(), around)?;
-    let visit = minke_host::step(
-        Visit::Answer { ask: id, decision: decision.clone(), note: note.clone() },
-        Actor::person("cli"),
-    );
-    let delivery = Delivery {
-        session: asked.session,
-        method: Method::Answer(minke_protocol::Answer { ask: id, decision, note }),
-        client: introduction(),
-        visit: Some(&*visit),
-    };
-    let pod = match deliver(&home, delivery).await? {
-        Delivered::Replied { pod, .. } | Delivered::Visited { pod, .. } => pod,
-    };
+    let pod = deliver_answer(asked.session, id, decision, answer.note, around).await?;
     if screen.json {
         screen.object(&json!({ "pod": pod, "session": format!("s_{}", asked.session), "ask": id }))?;
     } else {
         screen.note(&format!("{pod}: answered"));
     }
     Ok(Exit::Done)
+}
+
+/// Answers a question of a session, whether a pod lives on it or not; gives its pod's name.
+pub(crate) async fn deliver_answer(
+    session: SessionId,
+    ask: AskId,
+    decision: Decision,
+    note: Option<String>,
+    around: &Surroundings,
+) -> Result<PodName, Failure> {
+    without_secrets(&[note.as_deref().unwrap_or_default()], Vec::new(), around)?;
+    let visit = minke_host::step(
+        Visit::Answer { ask, decision: decision.clone(), note: note.clone() },
+        Actor::person("cli"),
+    );
+    let delivery = Delivery {
+        session,
+        method: Method::Answer(minke_protocol::Answer { ask, decision, note }),
+        client: introduction(),
+        visit: Some(&*visit),
+    };
+    Ok(match deliver(&around.home()?, delivery).await? {
+        Delivered::Replied { pod, .. } | Delivered::Visited { pod, .. } => pod,
+    })
 }
 
 /// Every open question. Without an index every session is looked at; one that cannot be read is named.

@@ -74,6 +74,13 @@ impl Held {
         self.0.session
     }
 
+    /// For the terminal, which offers what else there is.
+    pub(crate) fn holder(&self) -> minke_tui::Holder {
+        let minke_host::Held { name, session, state, path, .. } = &self.0;
+        let says = format!("`{name}` is {state} in {path}, and only one pod writes in one place");
+        minke_tui::Holder { session: *session, name: name.clone(), says }
+    }
+
     /// Refused: who, where, and what to do.
     pub(crate) fn failure(&self) -> Failure {
         let minke_host::Held { name, session, pid, state, path, .. } = &self.0;

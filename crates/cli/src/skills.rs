@@ -37,7 +37,7 @@ pub(crate) fn run(skills: &Skills, around: &Surroundings, screen: &Screen) -> Re
 }
 
 /// As a pod that begins here would see it.
-fn here(around: &Surroundings) -> Result<Here, Failure> {
+pub(crate) fn here(around: &Surroundings) -> Result<Here, Failure> {
     let manifest = crate::settings::declare(&NewPod::default(), &around.cwd, around)?.manifest;
     Here::new(&around.cwd, &Surroundings::workspace(&around.cwd), &manifest, around)
 }
@@ -75,6 +75,17 @@ fn list(shelf: &Shelf, screen: &Screen) -> Result<Exit, Failure> {
     }
     problems(shelf, screen);
     Ok(Exit::Done)
+}
+
+/// Those that a person can name: what each is called, what it says, and where it comes from.
+pub(crate) fn named(shelf: &Shelf) -> Vec<[String; 3]> {
+    let skills = shelf.skills.iter().map(|skill| {
+        [skill.name.clone(), skill.description.clone(), format!("{} skill", skill.level.word())]
+    });
+    let workflows = shelf.workflows.iter().filter(|workflow| workflow.user_invocable);
+    let workflows = workflows
+        .map(|workflow| [workflow.slug.clone(), workflow.description.clone(), "workflow".to_owned()]);
+    skills.chain(workflows).collect()
 }
 
 fn problems(shelf: &Shelf, screen: &Screen) {

@@ -15,6 +15,7 @@ mod cover;
 mod decode;
 mod http;
 mod keys;
+mod local;
 mod login;
 pub mod mock;
 mod near;
@@ -35,6 +36,7 @@ pub use catalog::{Catalog, CatalogError, Listed, Listing, LongPrices, Origin, Pr
 pub use cover::Cover;
 pub use decode::Decoder;
 pub use http::Http;
+pub use local::{LocalModel, local_models, local_providers};
 pub use login::{KeyHolder, key_holder, key_holders};
 pub use pick::Field;
 pub use problem::{Problem, Reason};

@@ -316,7 +316,7 @@ impl Resolving<'_> {
 }
 
 /// A variable that holds only a host, with or without a port, means a server that speaks plain HTTP.
-fn with_scheme(host: &str, port: Option<u16>) -> String {
+pub(crate) fn with_scheme(host: &str, port: Option<u16>) -> String {
     let named = host.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok());
     match port.filter(|_| !named) {
         Some(port) => format!("http://{host}:{port}"),

@@ -60,6 +60,7 @@ actions! {
     Pods = "pods", Anywhere, ["ctrl-p"], "pods";
     Threads = "threads", Anywhere, ["ctrl-r"], "threads";
     Tasks = "tasks", Anywhere, ["ctrl-t"], "tasks";
+    Asks = "asks", Anywhere, ["alt-a"], "who asks";
     PageUp = "page-up", Anywhere, ["pageup"], "scroll up";
     PageDown = "page-down", Anywhere, ["pagedown"], "scroll down";
     LineUp = "line-up", Anywhere, ["shift-up"], "a line up";
@@ -90,8 +91,10 @@ actions! {
     Close = "close", List, ["esc"], "close";
     ForkIt = "list-fork", List, ["ctrl-f"], "fork";
     StopIt = "list-stop", List, ["ctrl-x"], "stop";
-    PauseIt = "list-pause", List, ["ctrl-o"], "pause";
-    ArchiveIt = "list-archive", List, ["ctrl-a"], "archive";
+    PauseIt = "list-pause", List, ["ctrl-o"], "pause, or go on";
+    ArchiveIt = "list-archive", List, ["ctrl-a"], "archive, or put back";
+    MessageIt = "list-message", List, ["ctrl-s"], "say something to it";
+    RenameIt = "list-rename", List, ["ctrl-n"], "another name";
 }
 
 /// Which key does what.

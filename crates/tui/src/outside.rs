@@ -6,10 +6,10 @@
 use std::path::PathBuf;
 use std::pin::Pin;
 
-use minke_record::{InputSegment, Item, Millis, SessionId};
+use minke_record::{AskId, Decision, InputSegment, Item, Millis, SessionId};
 use minke_view::PodRow;
 
-use crate::panes::ThreadRow;
+use crate::panes::{AskRow, ThreadRow};
 
 /// What is asked.
 #[derive(Debug, Clone, PartialEq)]
@@ -20,6 +20,7 @@ pub enum Question {
     Launch {
         input: Vec<InputSegment>,
         model: Option<String>,
+        place: Where,
     },
     /// Everybody who lives, and who is remembered.
     Pods,
@@ -39,8 +40,50 @@ pub enum Question {
     Archive(SessionId),
     /// Ends the pod; its session stays.
     Stop(SessionId),
+    /// Puts it back among the others.
+    Unarchive(SessionId),
     /// Stops its run at a safe point.
     PausePod(SessionId),
+    /// Goes on with a run that is paused.
+    ResumePod(SessionId),
+    Rename {
+        session: SessionId,
+        name: String,
+    },
+    /// An input for a pod that is not attached; waits while a run goes on.
+    Message {
+        session: SessionId,
+        input: Vec<InputSegment>,
+    },
+    /// Open questions of all pods. `everywhere`: also of sessions on which no pod lives, which takes longer.
+    Asks {
+        everywhere: bool,
+    },
+    Answer {
+        session: SessionId,
+        ask: AskId,
+        decision: Decision,
+        note: Option<String>,
+    },
+    /// What was said last in a conversation, and what was answered.
+    Look(SessionId),
+    /// Models of servers on this machine that answer.
+    Local,
+    /// Rules that hold where the session works, or here; with a line, what would happen to that command.
+    Policy {
+        session: Option<SessionId>,
+        line: Option<String>,
+    },
+    /// Skills and workflows where the session works, or here.
+    Skills(Option<SessionId>),
+    Doctor,
+    /// The conversation as a file.
+    Export {
+        session: SessionId,
+        file: Option<String>,
+    },
+    /// The tour. The terminal is its own while it goes on.
+    Tour,
     /// Remembers the model for every new session.
     SetModel(String),
 }
@@ -57,6 +100,16 @@ pub enum Answer {
     Threads(Vec<ThreadRow>),
     Models(Vec<ModelLine>),
     FirstRun(FirstRun),
+    /// Somebody else writes where the new session was to work.
+    Held(Holder),
+    Asks(Vec<AskRow>),
+    Look(Look),
+    Local(Vec<ModelLine>),
+    Skills(Vec<SkillLine>),
+    Text {
+        title: String,
+        lines: Vec<String>,
+    },
     Forked(SessionId),
     Before(Vec<Item>),
     /// It was done; this is what to say.
@@ -77,11 +130,50 @@ impl std::fmt::Display for Trouble {
     }
 }
 
+/// Where a new session works.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Where {
+    /// In the directory, with the right to write there.
+    #[default]
+    Here,
+    /// In the directory, without.
+    ReadOnly,
+    /// In a clone of the workspace.
+    Clone,
+}
+
+/// Who holds a directory.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Holder {
+    pub session: SessionId,
+    pub name: String,
+    /// What it holds, and what it does there.
+    pub says: String,
+}
+
+/// The end of a conversation.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Look {
+    pub session: SessionId,
+    pub said: String,
+    pub replied: String,
+}
+
+/// A skill or a workflow.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SkillLine {
+    pub name: String,
+    pub says: String,
+    /// What it is, and where it comes from.
+    pub from: String,
+}
+
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ModelLine {
     pub reference: String,
     /// Whether it could be asked now.
     pub ready: bool,
+    /// What is known of it; of one that is not ready, how it becomes so.
     pub note: String,
 }
 
@@ -92,6 +184,8 @@ pub struct FirstRun {
     pub model: Option<String>,
     /// Those that could be asked now: their key is there, or they need none.
     pub ready: Vec<ModelLine>,
+    /// Providers whose key is missing, and how it would be had.
+    pub missing: Vec<ModelLine>,
 }
 
 /// What is asked takes its time; the terminal goes on meanwhile.

@@ -7,11 +7,15 @@ use minke_record::{Decision, InputSegment, SessionId};
 use minke_tui::panes::ThreadRow;
 use minke_tui::{
     Answer, App, Do, FirstRun, Key, Link, ModelLine, Msg, Question, Settings, Setup, TermEvent, Trouble,
+    Where,
 };
 use minke_view::PodRow;
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use serde_json::{Value, json};
+
+#[path = "app/reach.rs"]
+mod reach;
 
 const H: &str = "6f1c0000000000000000000000000000";
 const RUN: &str = "01970000-0000-7000-8000-000000000005";
@@ -547,7 +551,7 @@ fn without_a_session_there_is_what_can_be_gone_on_with() {
     for (token, question) in tokens {
         let answer = match question {
             Question::FirstRun => {
-                Answer::FirstRun(FirstRun { model: Some("m/one".into()), ready: Vec::new() })
+                Answer::FirstRun(FirstRun { model: Some("m/one".into()), ..FirstRun::default() })
             }
             Question::Pods => Answer::Pods(vec![pod("boss", 1, 0), pod("child", 2, 1)]),
             Question::Threads { .. } => Answer::Threads(vec![ThreadRow {
@@ -559,6 +563,7 @@ fn without_a_session_there_is_what_can_be_gone_on_with() {
                 updated: room.now,
                 archived: false,
             }]),
+            Question::Asks { everywhere: true } => Answer::Asks(Vec::new()),
             other => panic!("{other:?}"),
         };
         room.msg(Msg::Told { token, result: Box::new(Ok(answer)) });
@@ -575,7 +580,7 @@ fn without_a_session_there_is_what_can_be_gone_on_with() {
     room.app.open(room.now);
     room.write("do it");
     room.press("enter");
-    assert_eq!(room.ordered(), [Do::Launch { input: vec![InputSegment::text("do it")], model: None }]);
+    assert_eq!(room.ordered(), [launches("do it", None)]);
     room.shows("starting a pod");
     room.msg(Msg::Link(Link::Failed(Trouble {
         what: "there is no model to ask".into(),
@@ -614,10 +619,13 @@ fn somebody_new_chooses_a_model_first() {
     });
     let line =
         |reference: &str| ModelLine { reference: reference.into(), ready: true, note: "needs no key".into() };
-    let found = FirstRun { model: None, ready: vec![line("m/one"), line("scripted:demo")] };
+    let found =
+        FirstRun { model: None, ready: vec![line("m/one"), line("scripted:demo")], missing: Vec::new() };
     room.msg(Msg::Told { token: first.unwrap(), result: Box::new(Ok(Answer::FirstRun(found))) });
     room.shows("Which model");
     room.shows("scripted:demo");
+    let ordered = room.ordered();
+    assert!(matches!(ordered.as_slice(), [Do::Ask { question: Question::Local, .. }]), "{ordered:?}");
     room.press("down");
     room.press("enter");
     let ordered = room.ordered();
@@ -628,8 +636,12 @@ fn somebody_new_chooses_a_model_first() {
     room.shows_not("Which model");
     room.write("go");
     room.press("enter");
-    let launch = Do::Launch { input: vec![InputSegment::text("go")], model: Some("scripted:demo".into()) };
-    assert_eq!(room.ordered(), [launch]);
+    assert_eq!(room.ordered(), [launches("go", Some("scripted:demo"))]);
+}
+
+fn launches(text: &str, model: Option<&str>) -> Do {
+    let input = vec![InputSegment::text(text)];
+    Do::Launch { input, model: model.map(str::to_owned), place: Where::Here }
 }
 
 fn pod(name: &str, number: u64, asks: u32) -> PodRow {

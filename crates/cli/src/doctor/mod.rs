@@ -82,6 +82,41 @@ struct Looked {
     value: Value,
 }
 
+/// The same as lines, for whoever shows them.
+pub(crate) fn lines(around: &Surroundings) -> Result<Vec<String>, Failure> {
+    let began = Instant::now();
+    let paths = around.paths()?;
+    let (model, providers) = models::look(&paths, around);
+    let looks = [
+        fences::look(&paths.runtime),
+        programs::look(around),
+        places::look(&paths, around),
+        model,
+        providers,
+        jobs::look(&paths, around),
+    ];
+    let findings: Vec<&Finding> = looks.iter().flat_map(|look| &look.findings).collect();
+    let width = width(&findings);
+    let mut lines = vec![closing(&of(&findings, State::Problem), began), String::new()];
+    for finding in findings {
+        lines.extend(finding.lines(width).lines().map(str::to_owned));
+    }
+    Ok(lines)
+}
+
+fn width(findings: &[&Finding]) -> usize {
+    findings.iter().map(|finding| finding.name.chars().count()).max().unwrap_or(0)
+}
+
+fn closing(problems: &[&Finding], began: Instant) -> String {
+    let took = began.elapsed().as_millis();
+    match problems {
+        [] => format!("everything that is needed is there ({took} ms)"),
+        [one] => format!("{} must be put right ({took} ms)", one.name),
+        many => format!("{} things must be put right ({took} ms)", many.len()),
+    }
+}
+
 pub(crate) fn run(_: &Doctor, around: &Surroundings, screen: &Screen) -> Result<Exit, Failure> {
     let began = Instant::now();
     let paths = around.paths()?;
@@ -94,7 +129,6 @@ pub(crate) fn run(_: &Doctor, around: &Surroundings, screen: &Screen) -> Result<
     let findings: Vec<&Finding> = looks.iter().flat_map(|look| &look.findings).collect();
     let problems: Vec<&Finding> = of(&findings, State::Problem);
     let done = if problems.is_empty() { Exit::Done } else { Exit::Failed };
-    let took = began.elapsed();
     if screen.json {
         let json = |some: &[&Finding]| some.iter().map(|finding| finding.json()).collect::<Value>();
         screen.object(&json!({
@@ -108,17 +142,13 @@ pub(crate) fn run(_: &Doctor, around: &Surroundings, screen: &Screen) -> Result<
             "jobs_due": jobs.value,
             "notes": json(&of(&findings, State::Note)),
             "problems": json(&problems),
-            "took_ms": u64::try_from(took.as_millis()).unwrap_or(u64::MAX),
+            "took_ms": u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX),
         }))?;
         return Ok(done);
     }
-    let width = findings.iter().map(|finding| finding.name.chars().count()).max().unwrap_or(0);
+    let width = width(&findings);
     findings.iter().try_for_each(|finding| screen.line(&finding.lines(width)))?;
-    screen.note(&match problems.as_slice() {
-        [] => format!("everything that is needed is there ({} ms)", took.as_millis()),
-        [one] => format!("{} must be put right ({} ms)", one.name, took.as_millis()),
-        many => format!("{} things must be put right ({} ms)", many.len(), took.as_millis()),
-    });
+    screen.note(&closing(&problems, began));
     Ok(done)
 }
 

@@ -6,10 +6,11 @@
 
 use std::fs::OpenOptions;
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
-use minke_record::{Entry, Item, Kind, Role};
+use minke_client::Home;
+use minke_record::{Entry, Item, Kind, Role, SessionId};
 use minke_secrets::{mask_shapes, shape};
 use minke_session::ScanEnd;
 
@@ -44,23 +45,33 @@ enum Format {
 pub(crate) fn run(export: &Export, around: &Surroundings, screen: &Screen) -> Result<Exit, Failure> {
     let home = around.home()?;
     let session = chosen(&home, export.session.as_deref())?;
-    let reader = home.store.reader(session)?;
-    let mut to = match &export.output {
+    let to = match &export.output {
         None => To::Screen(screen),
-        Some(path) => {
-            let path = around.cwd.join(path);
-            let file = OpenOptions::new().write(true).create_new(true).open(&path);
-            let file = file.map_err(|e| {
-                Failure::new(Exit::Storage, format!("cannot write {}", path.display()))
-                    .why(e)
-                    .hint("choose a file that is not there yet")
-            })?;
-            To::File(std::io::BufWriter::new(file), path)
+        Some(path) => To::file(around.cwd.join(path))?,
+    };
+    let suspect = give(&home, session, export.format, to)?;
+    suspect.words().iter().for_each(|words| screen.warn(words));
+    Ok(Exit::Done)
+}
+
+/// Writes a session to a file that is not there yet, in the form that its ending says; gives what to know of it.
+pub(crate) fn to_file(home: &Home, session: SessionId, path: &Path) -> Result<Option<String>, Failure> {
+    let format = match path.extension().and_then(|ending| ending.to_str()) {
+        Some("md" | "markdown") => Format::Markdown,
+        Some("jsonl") => Format::Jsonl,
+        _ => {
+            return Err(Failure::usage(format!("the ending of {} says no format", path.display()))
+                .hint("`.md` is the conversation for people, `.jsonl` the log as it stands"));
         }
     };
+    Ok(give(home, session, format, To::file(path.to_owned())?)?.words())
+}
+
+fn give(home: &Home, session: SessionId, format: Format, mut to: To<'_>) -> Result<Suspects, Failure> {
+    let reader = home.store.reader(session)?;
     let mut suspect = Suspects::default();
     let end = each_entry(&*reader, 0, |sealed| {
-        let text = match export.format {
+        let text = match format {
             Format::Jsonl => {
                 suspect.look(sealed.entry.seq, &sealed.line);
                 Some(format!("{}\n", sealed.line))
@@ -70,12 +81,17 @@ pub(crate) fn run(export: &Export, around: &Surroundings, screen: &Screen) -> Re
         text.map_or(Ok(()), |text| to.write(&text))
     })?;
     to.end()?;
-    suspect.tell(screen);
     match end {
-        ScanEnd::Clean { .. } | ScanEnd::Stopped => Ok(Exit::Done),
-        ScanEnd::Damaged(damage) => Err(Failure::new(Exit::Failed, &damage).code("damaged").hint(format!(
-            "what stands before it was exported; `minke log repair {session}` shows the rest"
-        ))),
+        ScanEnd::Clean { .. } | ScanEnd::Stopped => Ok(suspect),
+        ScanEnd::Damaged(damage) => {
+            let failure = Failure::new(Exit::Failed, &damage).code("damaged").hint(format!(
+                "what stands before it was exported; `minke log repair {session}` shows the rest"
+            ));
+            Err(match suspect.words() {
+                Some(words) => failure.why(words),
+                None => failure,
+            })
+        }
     }
 }
 
@@ -99,16 +115,16 @@ impl Suspects {
         }
     }
 
-    fn tell(&self, screen: &Screen) {
-        if self.count > 0 {
-            let numbers: Vec<String> = self.first.iter().map(ToString::to_string).collect();
-            let more = if self.count > self.first.len() { ", …" } else { "" };
-            screen.warn(&format!(
+    fn words(&self) -> Option<String> {
+        let numbers: Vec<String> = self.first.iter().map(ToString::to_string).collect();
+        let more = if self.count > self.first.len() { ", …" } else { "" };
+        (self.count > 0).then(|| {
+            format!(
                 "{} of these entries look as if they held a key ({}{more}): look before you pass them on",
                 self.count,
                 numbers.join(", ")
-            ));
-        }
+            )
+        })
     }
 }
 
@@ -118,6 +134,17 @@ enum To<'a> {
 }
 
 impl To<'_> {
+    /// A file that is not there yet.
+    fn file(path: PathBuf) -> Result<To<'static>, Failure> {
+        let file = OpenOptions::new().write(true).create_new(true).open(&path);
+        let file = file.map_err(|e| {
+            Failure::new(Exit::Storage, format!("cannot write {}", path.display()))
+                .why(e)
+                .hint("choose a file that is not there yet")
+        })?;
+        Ok(To::File(std::io::BufWriter::new(file), path))
+    }
+
     fn write(&mut self, text: &str) -> Result<(), Failure> {
         match self {
             To::Screen(screen) => screen.out(text),

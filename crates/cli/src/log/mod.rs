@@ -5,6 +5,7 @@ mod repair;
 mod show;
 mod verify;
 
+pub(crate) use export::to_file;
 pub(crate) use show::line;
 pub(crate) use verify::check;
 

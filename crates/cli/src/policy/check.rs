@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use clap::Args;
+use minke_driver::Loaded;
 use minke_exec::fence::Helper;
 use minke_exec::probe::known_tier_in;
 use minke_policy::{Judging, Posture, Tier, default_posture, judge, propose, shell};
@@ -38,18 +39,8 @@ pub(crate) struct Check {
 
 pub(crate) fn run(check: Check, around: &Surroundings, screen: &Screen) -> Result<Exit, Failure> {
     let loaded = load(around, screen)?;
-    let tier = match check.tier {
-        Some(tier) => tier,
-        None => known_tier_in(&Helper::default(), &around.home()?.paths.runtime),
-    };
     let action = action(&check, &around.cwd)?;
-    let cwd = around.cwd.to_string_lossy();
-    let (scope, own) = (Scope::write(cwd.as_ref()), Scope::write("/tmp"));
-    let posture = check.posture.unwrap_or_else(|| default_posture(tier));
-    let by =
-        Judging { own: Some(&own), rules: &loaded.rules, cwd: &cwd, ..Judging::new(posture, &scope, tier) };
-    let verdict = judge(&by, &action);
-    let always = propose(&by, &action).map(|rule| rule.line());
+    let Judged { posture, verdict, always } = judged(&check, &action, &loaded, around)?;
     if screen.json {
         screen.object(&json!({
             "outcome": verdict.outcome,
@@ -63,7 +54,8 @@ pub(crate) fn run(check: Check, around: &Surroundings, screen: &Screen) -> Resul
             "problems": loaded.problems,
         }))?;
     } else {
-        show(screen, &verdict, &action, posture, always.as_deref())?;
+        let judged = Judged { posture, verdict: verdict.clone(), always };
+        lines(&judged, &action).iter().try_for_each(|line| screen.line(line))?;
     }
     // The codes that a script can tell apart; they are on the page of the command line.
     Ok(match verdict.outcome {
@@ -73,30 +65,56 @@ pub(crate) fn run(check: Check, around: &Surroundings, screen: &Screen) -> Resul
     })
 }
 
-fn show(
-    screen: &Screen,
-    verdict: &Verdict,
-    action: &Action,
+/// What is said to a call.
+struct Judged {
     posture: Posture,
-    always: Option<&str>,
-) -> Result<(), Failure> {
-    screen.line(&format!("{:<8} {}", verdict.outcome.as_str(), verdict.reason))?;
+    verdict: Verdict,
+    /// The rule that would always allow it.
+    always: Option<String>,
+}
+
+/// The tier of the fence that commands here have.
+pub(super) fn tier(around: &Surroundings) -> Result<Tier, Failure> {
+    Ok(known_tier_in(&Helper::default(), &around.home()?.paths.runtime))
+}
+
+fn judged(check: &Check, action: &Action, loaded: &Loaded, around: &Surroundings) -> Result<Judged, Failure> {
+    let tier = check.tier.map_or_else(|| tier(around), Ok)?;
+    let cwd = around.cwd.to_string_lossy();
+    let (scope, own) = (Scope::write(cwd.as_ref()), Scope::write("/tmp"));
+    let posture = check.posture.unwrap_or_else(|| default_posture(tier));
+    let by =
+        Judging { own: Some(&own), rules: &loaded.rules, cwd: &cwd, ..Judging::new(posture, &scope, tier) };
+    let always = propose(&by, action).map(|rule| rule.line());
+    Ok(Judged { posture, verdict: judge(&by, action), always })
+}
+
+/// What would happen to a shell line, as lines for whoever shows them.
+pub(super) fn line(
+    line: &str,
+    posture: Option<Posture>,
+    loaded: &Loaded,
+    around: &Surroundings,
+) -> Result<Vec<String>, Failure> {
+    let line = Some(line.to_owned());
+    let check = Check { line, posture, tier: None, tool: None, path: None, host: None };
+    let action = action(&check, &around.cwd)?;
+    Ok(lines(&judged(&check, &action, loaded, around)?, &action))
+}
+
+fn lines(Judged { posture, verdict, always }: &Judged, action: &Action) -> Vec<String> {
     let rows = [
         ("rule", verdict.rule.as_deref()),
         ("layer", verdict.layer.as_deref()),
         ("fence", verdict.fence.as_deref()),
         ("posture", Some(posture.as_str())),
-        ("always", always),
+        ("always", always.as_deref()),
     ];
-    for (name, value) in rows {
-        if let Some(value) = value {
-            screen.line(&format!("{name:<8} {value}"))?;
-        }
-    }
-    for command in &action.commands {
-        screen.line(&format!("runs     {command}"))?;
-    }
-    Ok(())
+    let mut lines = vec![format!("{:<8} {}", verdict.outcome.as_str(), verdict.reason)];
+    let rows = rows.iter().filter_map(|(name, value)| value.map(|value| format!("{name:<8} {value}")));
+    lines.extend(rows);
+    lines.extend(action.commands.iter().map(|command| format!("runs     {command}")));
+    lines
 }
 
 /// What the call would be.

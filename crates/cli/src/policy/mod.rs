@@ -10,7 +10,7 @@ mod simulate;
 use clap::{Args, Subcommand};
 use minke_driver::{Loaded, RuleFiles, RulesError};
 use minke_manifest::PermissionsSection;
-use minke_policy::Rule;
+use minke_policy::{Posture, Rule, default_posture};
 use serde_json::json;
 
 use crate::around::Surroundings;
@@ -43,6 +43,35 @@ pub(crate) fn run(policy: Policy, around: &Surroundings, screen: &Screen) -> Res
         Policy::Add(add) => run_add(&add, around, screen),
         Policy::Simulate(simulate) => simulate::run(&simulate, around, screen),
     }
+}
+
+/// The rules that hold here, or what would happen to a shell line, as lines for whoever shows them.
+pub(crate) fn told(
+    around: &Surroundings,
+    posture: Option<Posture>,
+    line: Option<&str>,
+) -> Result<Vec<String>, Failure> {
+    let loaded = files(around)?.load(&PermissionsSection::default()).map_err(|error| unusable(&error))?;
+    if let Some(line) = line {
+        let mut lines = vec![format!("$ {line}"), String::new()];
+        lines.extend(check::line(line, posture, &loaded, around)?);
+        return Ok(lines);
+    }
+    let tier = check::tier(around)?;
+    let posture = posture.unwrap_or_else(|| default_posture(tier));
+    let mut lines = vec![
+        format!("posture  {}", posture.as_str()),
+        format!("fence    {tier}"),
+        "`/policy COMMAND` says what would happen to a command".to_owned(),
+        String::new(),
+    ];
+    let rules = list::lines(&loaded);
+    if rules.is_empty() {
+        lines.push("there are no rules; the posture decides everything".to_owned());
+    }
+    lines.extend(rules);
+    lines.extend(loaded.problems.iter().map(|problem| format!("wrong    {problem}")));
+    Ok(lines)
 }
 
 /// The rule files that count in the working directory.

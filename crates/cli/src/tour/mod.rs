@@ -41,6 +41,11 @@ pub(crate) struct Tour {
     inside: Option<PathBuf>,
 }
 
+/// The tour for somebody who sits in the terminal UI already; gives what it told.
+pub(crate) async fn shown(around: &Surroundings, screen: &Screen) -> Result<String, Failure> {
+    outside::shown(around, screen).await
+}
+
 pub(crate) async fn run(tour: Tour, around: &Surroundings, screen: &Screen) -> Result<Exit, Failure> {
     match &tour.inside {
         None => outside::run(&tour, around, screen).await,

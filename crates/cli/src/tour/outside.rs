@@ -30,7 +30,10 @@ const GONE_RETRY: Duration = Duration::from_millis(5);
 pub(super) async fn run(tour: &Tour, around: &Surroundings, screen: &Screen) -> Result<Exit, Failure> {
     let dir = make_dir()?;
     let ended = if tour.watch && !tour.step && crate::face::is_possible(around, screen) {
-        look_on(tour, &dir, around, screen).await
+        look_on(tour, &dir, around, screen).await.and_then(|(exit, told)| {
+            told.lines().try_for_each(|line| screen.line(line))?;
+            exit
+        })
     } else {
         take(tour, &dir, screen).await
     };
@@ -47,6 +50,18 @@ pub(super) async fn run(tour: &Tour, around: &Surroundings, screen: &Screen) -> 
     Ok(exit)
 }
 
+/// The tour in this terminal, from its beginning to its end; gives what it told.
+pub(super) async fn shown(around: &Surroundings, screen: &Screen) -> Result<String, Failure> {
+    let tour = Tour { watch: true, keep: false, step: false, inside: None };
+    let dir = make_dir()?;
+    let ended = Box::pin(look_on(&tour, &dir, around, screen)).await;
+    let cleared = clear(&dir, around, false);
+    // How it ended stands in what it told.
+    let (_, told) = ended?;
+    cleared?;
+    Ok(told)
+}
+
 fn make_dir() -> Result<PathBuf, Failure> {
     let base = std::env::temp_dir();
     let dir = base.join(format!("minke-tour-{}", ids().next_uuid().simple()));
@@ -58,9 +73,14 @@ fn make_dir() -> Result<PathBuf, Failure> {
     })
 }
 
-/// The terminal UI on the first pod of the tour. Leaving it does not end the tour; what the second process tells is shown
-/// then, at its end.
-async fn look_on(tour: &Tour, dir: &Path, around: &Surroundings, screen: &Screen) -> Result<Exit, Failure> {
+/// The terminal UI on the first pod of the tour. Leaving it does not end the tour; gives how it ended, and what the second
+/// process told.
+async fn look_on(
+    tour: &Tour,
+    dir: &Path,
+    around: &Surroundings,
+    screen: &Screen,
+) -> Result<(Result<Exit, Failure>, String), Failure> {
     let failed = |e: std::io::Error| Failure::new(Exit::Failed, "cannot start the tour").why(e);
     let mut signals = Signals::listen()?;
     // It is read through this, also if the second process has cleared its directory away.
@@ -83,8 +103,7 @@ async fn look_on(tour: &Tour, dir: &Path, around: &Surroundings, screen: &Screen
     let status = signals.until_end(child).await?;
     let mut told = String::new();
     file.rewind().and_then(|()| file.read_to_string(&mut told)).map_err(failed)?;
-    told.lines().try_for_each(|line| screen.line(line))?;
-    ended_as(status)
+    Ok((ended_as(status), told))
 }
 
 /// The session of the pod that has all others below it, as soon as it lives; none if the tour ended before.

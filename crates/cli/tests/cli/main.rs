@@ -52,6 +52,7 @@ mod trouble;
 mod trust;
 mod tui_beginnings;
 mod tui_picture;
+mod tui_reach;
 mod tui_screen;
 mod tui_talk;
 mod tui_turns;

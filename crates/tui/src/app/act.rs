@@ -3,7 +3,7 @@
 //! Elsewhere: which key is which action (`keys`), lists (`over`), words after a slash (`slash`).
 
 use minke_protocol::{Dequeue, Detail, Method, RunMode};
-use minke_record::{AskId, Decision, InputSegment};
+use minke_record::{Decision, InputSegment};
 use minke_view::{Block, BlockId, Body};
 
 use super::over::Over;
@@ -11,13 +11,20 @@ use super::talk::Wire;
 use super::{App, Do, ESCAPE_TWICE_MS, Focus, PAUSING, Pending, RESUMING, TWICE_MS};
 use crate::event::{Code, Key};
 use crate::keys::{Action, Place};
+use crate::outside::Where;
 
 impl App {
     pub(super) fn act_on(&mut self, key: Key) {
+        if self.line.is_some() {
+            return self.line_key(key);
+        }
         if self.over.is_some() {
             return self.over_key(key);
         }
         let place = self.place();
+        if self.setup.looks_on && self.looking_on(place, key) {
+            return;
+        }
         if place == Place::Composer && self.popup_key(key) {
             return;
         }
@@ -57,6 +64,7 @@ impl App {
             Action::Pods => self.open_pods(),
             Action::Threads => self.open_threads(),
             Action::Tasks => self.open_tasks(),
+            Action::Asks => self.open_asks(),
             Action::PageUp => self.scroll(-self.page()),
             Action::PageDown => self.scroll(self.page()),
             Action::LineUp => self.scroll(-1),
@@ -89,7 +97,9 @@ impl App {
             | Action::ForkIt
             | Action::StopIt
             | Action::PauseIt
-            | Action::ArchiveIt => self.type_key(key),
+            | Action::ArchiveIt
+            | Action::MessageIt
+            | Action::RenameIt => self.type_key(key),
         }
     }
 
@@ -185,9 +195,7 @@ impl App {
 
     fn say_to_pod(&mut self, input: Vec<InputSegment>, mode: RunMode) {
         let Some(talk) = &self.talk else {
-            self.joining = Some("starting a pod".to_owned());
-            self.launching = Some(input.clone());
-            self.doing.push(Do::Launch { input, model: self.model.clone() });
+            self.launch(input, Where::Here);
             return;
         };
         let mode = if talk.is_running() { mode } else { RunMode::Queue };
@@ -282,14 +290,6 @@ impl App {
             _ => None,
         };
         self.focus = ask.map_or(Focus::Block(block), Focus::Question);
-    }
-
-    pub(super) fn focus_ask(&mut self, ask: AskId) {
-        let block = self.talk.as_ref().and_then(|talk| talk.block_of(ask));
-        if let Some(block) = block {
-            self.asked_at = 0;
-            self.focus_block(block);
-        }
     }
 
     fn toggle(&mut self) {

@@ -55,7 +55,7 @@ impl App {
     }
 
     /// A question that has just come up was not what the key was meant for.
-    fn is_startled(&mut self) -> bool {
+    pub(super) fn is_startled(&mut self) -> bool {
         let startled = self.now < self.asked_at + STARTLED_MS;
         if startled {
             self.say("a question has come up: press the key again to answer it");

@@ -32,7 +32,9 @@ impl App {
             frame.render_widget(Line::from("too small"), area);
             return;
         }
-        let inner = area.width.saturating_sub(u16::try_from(PROMPT.len()).unwrap_or(2));
+        let prompt = self.prompt(area.width);
+        let before = u16::try_from(prompt.chars().count()).unwrap_or(2);
+        let inner = area.width.saturating_sub(before);
         let most = COMPOSER_ROWS.min(area.height / 3).max(1);
         let typed = self.composer.rows(inner).min(most);
         let queue = self.queue_lines(area.width);
@@ -65,10 +67,10 @@ impl App {
         // Where there is no line of its own it takes the end of the last one.
         let last = Rect { y: body.bottom().saturating_sub(1), height: 1, ..body };
         self.draw_more(frame, if rule > 0 { line } else { last });
-        self.draw_composer(frame, composer);
+        self.draw_composer(frame, composer, &prompt);
         frame.render_widget(self.status_line(area.width), status);
         frame.render_widget(self.keys_line(area.width), keys);
-        if self.over.is_none() {
+        if self.over.is_none() && self.line.is_none() {
             self.draw_popup(frame, body);
         }
     }
@@ -146,12 +148,22 @@ impl App {
         lines
     }
 
-    fn draw_composer(&mut self, frame: &mut Frame<'_>, area: Rect) {
-        let [mark, field] = Layout::horizontal([Constraint::Length(2), Constraint::Min(1)]).areas(area);
-        let active = self.over.is_none() && self.focus == Focus::Composer;
+    /// What stands before the composer: whom a line is for, where that is not the pod that is attached.
+    fn prompt(&self, width: u16) -> String {
+        let Some(line) = &self.line else { return PROMPT.to_owned() };
+        clean(&line.prompt()).chars().take(usize::from(width / 2)).collect()
+    }
+
+    fn draw_composer(&mut self, frame: &mut Frame<'_>, area: Rect, prompt: &str) {
+        let before = u16::try_from(prompt.chars().count()).unwrap_or(2);
+        let [mark, field] = Layout::horizontal([Constraint::Length(before), Constraint::Min(1)]).areas(area);
+        let active = self.line.is_some()
+            || (self.over.is_none() && self.focus == Focus::Composer && !self.setup.looks_on);
         let role = if active { Role::Accent } else { Role::Dim };
-        frame.render_widget(Span::styled(PROMPT, self.theme.style(role)), mark);
+        frame.render_widget(Span::styled(prompt.to_owned(), self.theme.style(role)), mark);
         let hint = match (&self.noting, &self.talk) {
+            _ if self.setup.looks_on => "you only look on: Tab goes to the next pod",
+            _ if self.line.is_some() => self.line.as_ref().map(super::line::Line::hint).unwrap_or_default(),
             (Some(noting), _) if noting.decision.approves() => "your answer",
             (Some(_), _) => "why not? (may be empty)",
             (None, Some(_)) if matches!(self.focus, Focus::Question(_)) => {
@@ -224,6 +236,7 @@ impl App {
                 pane.draw(buf, area, (context, window), theme);
             }
             Over::Settings(pane) => pane.draw(buf, area, theme),
+            Over::Asks(pane) => pane.draw(buf, area, self.now, theme),
             Over::List(list) => {
                 let inner = self.draw_frame(list.title(), frame, area);
                 self.draw_list(list, frame, inner);

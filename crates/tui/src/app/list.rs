@@ -5,6 +5,7 @@ use nucleo_matcher::pattern::{CaseMatching, Normalization, Pattern};
 use nucleo_matcher::{Config, Matcher, Utf32Str};
 
 use super::words::{ago, one_line};
+use crate::outside::{ModelLine, Where};
 use crate::panes::ThreadRow;
 
 #[derive(Debug, Clone, PartialEq)]
@@ -19,7 +20,12 @@ pub(super) struct List {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ListKind {
     Models,
-    Rewind { head: Position },
+    Skills,
+    Rewind {
+        head: Position,
+    },
+    /// What to do about a directory that somebody else holds.
+    Held,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -37,6 +43,15 @@ pub(super) enum Means {
     Session(SessionId),
     Model(String),
     Input(u64),
+    /// A skill or a workflow.
+    Skill(String),
+    /// Begin there instead.
+    Work(Where),
+    /// Join the one who holds the directory.
+    Holder(SessionId),
+    Tour,
+    /// It cannot be had as it is; this is how it could be.
+    How(String),
 }
 
 impl List {
@@ -47,6 +62,8 @@ impl List {
     pub(super) fn title(&self) -> &'static str {
         match self.kind {
             ListKind::Models => "Models",
+            ListKind::Skills => "Skills and workflows",
+            ListKind::Held => "Somebody else writes here",
             ListKind::Rewind { .. } => "Back to",
         }
     }
@@ -57,6 +74,17 @@ impl List {
             return self.rows.iter().collect();
         }
         fitting(&self.filter, &self.rows, |row| format!("{} {}", row.text, row.aside))
+    }
+
+    /// Rows behind those that can be chosen already, before those that cannot; the chosen one stays chosen.
+    pub(super) fn add_ready(&mut self, rows: Vec<Row>) {
+        let chosen = self.chosen().cloned();
+        let known: Vec<Row> = rows.into_iter().filter(|row| !self.rows.contains(row)).collect();
+        let at = self.rows.iter().position(|row| matches!(row.means, Means::How(_)));
+        let at = at.unwrap_or(self.rows.len());
+        self.rows.splice(at..at, known);
+        let now = self.fitting().iter().position(|row| Some(*row) == chosen.as_ref());
+        self.at = now.unwrap_or(self.at);
     }
 
     pub(super) fn chosen(&self) -> Option<&Row> {
@@ -84,6 +112,15 @@ pub(super) fn fitting<'a, T>(filter: &str, all: &'a [T], text: impl Fn(&T) -> St
         .collect();
     scored.sort_by_key(|(score, _)| std::cmp::Reverse(*score));
     scored.into_iter().map(|(_, one)| one).collect()
+}
+
+/// A model, and whether it can be asked. One that is not ready says how it becomes so.
+pub(super) fn model_row(model: &ModelLine) -> Row {
+    let means = match model.ready {
+        true => Means::Model(model.reference.clone()),
+        false => Means::How(format!("{}: {}", model.reference, model.note)),
+    };
+    Row { text: model.reference.clone(), aside: model.note.clone(), means, urgent: false }
 }
 
 pub(super) fn thread_rows(threads: &[ThreadRow], now: Millis) -> Vec<Row> {

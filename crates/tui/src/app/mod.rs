@@ -12,9 +12,13 @@ mod beginnings;
 mod draw;
 mod gather;
 mod help;
+mod inbox;
+mod line;
 mod list;
+mod looks;
 mod msg;
 mod opening;
+mod orders;
 mod over;
 mod pane;
 mod pending;
@@ -23,6 +27,7 @@ mod settings;
 mod slash;
 mod status;
 mod talk;
+mod time;
 mod told;
 mod words;
 
@@ -39,29 +44,26 @@ use crate::composer::{Composer, Draft};
 use crate::event::{Key, TermEvent};
 use crate::keep::Settings;
 use crate::keys::{Keys, Place};
-use crate::outside::{FirstRun, Question};
+use crate::outside::{FirstRun, ModelLine, Question};
 use crate::paint::{Theme, ThemeName};
-use crate::panes::ThreadRow;
+use crate::panes::{AskRow, ThreadRow};
+use line::Line;
+use orders::Waiting;
 use over::Over;
 use pending::{Noting, Pending};
 use popup::Popup;
 use talk::Talk;
+use time::STAYS;
 
 /// How long the second of two presses may take.
 const TWICE_MS: Millis = 1_500;
 const ESCAPE_TWICE_MS: Millis = 600;
-/// How long a word at the bottom stays.
-const SAID_MS: Millis = 6_000;
-/// When something was said that does not go by itself.
-const STAYS: Millis = Millis::MAX - SAID_MS;
 /// What is said until it has come about.
 const PAUSING: &str = "pausing at the next safe point";
 const RESUMING: &str = "going on";
 const STARTING: &str = "the pod died; starting it again";
 /// A question that has just appeared is not answered by a key that was meant for something else.
 const STARTLED_MS: Millis = 350;
-/// How often something that moves is drawn anew.
-const MOVES_MS: Millis = 250;
 
 /// What the terminal begins with.
 #[derive(Debug, Clone, Default)]
@@ -80,6 +82,8 @@ pub struct Setup {
     pub past: Vec<String>,
     /// What was typed before a session was there.
     pub draft: Option<Draft>,
+    /// Nothing is said and nothing is ordered: somebody else does it all.
+    pub looks_on: bool,
     /// What is to be told first: mistakes in `keys.toml`.
     pub problems: Vec<String>,
 }
@@ -104,6 +108,16 @@ pub struct App {
     /// The first input of one that is being made.
     launching: Option<Vec<InputSegment>>,
     over: Option<Over>,
+    /// A line that is typed for something else than the conversation.
+    line: Option<Line>,
+    /// An input whose directory is held by somebody else.
+    waiting: Option<Waiting>,
+    /// Open questions of all pods, oldest first.
+    asks: Vec<AskRow>,
+    /// It was looked everywhere for who asks.
+    looked: bool,
+    /// Models of servers on this machine that have answered.
+    local: Vec<ModelLine>,
     popup: Option<Popup>,
     noting: Option<Noting>,
     pods: Vec<PodRow>,
@@ -138,6 +152,11 @@ impl App {
             joining: None,
             launching: None,
             over: None,
+            line: None,
+            waiting: None,
+            asks: Vec::new(),
+            looked: false,
+            local: Vec::new(),
             popup: None,
             noting: None,
             pods: Vec::new(),
@@ -168,6 +187,7 @@ impl App {
         self.begin(now);
         self.ask(Question::FirstRun, Pending::FirstRun);
         self.ask(Question::Pods, Pending::Pods);
+        self.ask_asks(true);
         self.ask(
             Question::Threads { words: String::new(), everywhere: false },
             Pending::Threads { words: String::new() },
@@ -196,6 +216,8 @@ impl App {
         self.now = now;
         match msg {
             Msg::Tick => self.tick(),
+            Msg::Around => self.look_around(),
+            other if self.is_no_news(&other) => {}
             other => {
                 self.dirty = true;
                 self.hear(other);
@@ -217,7 +239,7 @@ impl App {
             Msg::Term(TermEvent::Paste(text)) => self.pasted(&text),
             Msg::Term(TermEvent::Wheel(lines)) => self.scroll(i64::from(lines)),
             Msg::Term(TermEvent::Resize) => {}
-            Msg::Term(TermEvent::Focus(_)) | Msg::Tick => {}
+            Msg::Term(TermEvent::Focus(_)) | Msg::Tick | Msg::Around => {}
             Msg::Frame(frame) => self.frame(&frame),
             Msg::Reply { token, data } => self.reply(token, &data),
             Msg::Link(link) => self.link(link),
@@ -236,7 +258,8 @@ impl App {
         self.settle_focus();
         self.settle_popup();
         self.settle_beginnings();
-        if self.noting.is_none() {
+        self.settle_look();
+        if self.noting.is_none() && self.line.is_none() {
             let draft = self.composer.draft();
             if draft != self.kept {
                 let of = self.talk.as_ref().map(|talk| talk.session);
@@ -248,7 +271,7 @@ impl App {
 
     /// A new question takes the keys if nothing is being typed; an answered one gives them back.
     fn settle_focus(&mut self) {
-        let Some(talk) = &mut self.talk else { return };
+        let Some(talk) = self.talk.as_mut().filter(|_| !self.setup.looks_on) else { return };
         if talk.blocks().is_empty() {
             return;
         }
@@ -280,75 +303,9 @@ impl App {
         }
     }
 
-    fn tick(&mut self) {
-        let over = |at: Option<Millis>, most: Millis| at.is_some_and(|at| self.now >= at + most);
-        if over(self.said.as_ref().map(|(_, at)| *at), SAID_MS) {
-            self.said = None;
-            self.dirty = true;
-        }
-        if over(self.left_once, TWICE_MS) {
-            self.left_once = None;
-            self.dirty = true;
-        }
-        if self.moves() {
-            self.dirty = true;
-        }
-        self.settle_beginnings();
-    }
-
-    /// Whether something on the screen changes by itself.
-    fn moves(&self) -> bool {
-        self.joining.is_some() || self.talk.as_ref().is_some_and(Talk::moves)
-    }
-
-    /// When it is to be told that time has passed.
-    pub fn wants_tick(&self) -> Option<u64> {
-        if self.is_lacking() {
-            return Some(1);
-        }
-        if self.moves() {
-            return Some(MOVES_MS);
-        }
-        let said = self.said.as_ref().filter(|(_, at)| *at != STAYS).map(|(_, at)| at + SAID_MS);
-        let left = self.left_once.map(|at| at + TWICE_MS);
-        let next = [said, left].into_iter().flatten().min()?;
-        Some(next.saturating_sub(self.now).max(1))
-    }
-
     /// The last entry of the attached session that is here: where to go on after the connection was lost.
     pub fn position(&self) -> Option<minke_record::Position> {
         self.talk.as_ref().and_then(|talk| talk.conversation.position())
-    }
-
-    /// Something that the person is to know.
-    pub fn tell(&mut self, text: String, now: Millis) {
-        self.now = now;
-        self.say(text);
-    }
-
-    /// Whether the picture has changed since it was asked last.
-    pub fn take_dirty(&mut self) -> bool {
-        std::mem::take(&mut self.dirty)
-    }
-
-    /// A word at the bottom, for a while.
-    fn say(&mut self, text: impl Into<String>) {
-        self.said = Some((text.into(), self.now));
-        self.dirty = true;
-    }
-
-    /// What has come about need not be announced any longer.
-    fn unsay(&mut self, text: &str) {
-        if self.said.as_ref().is_some_and(|(said, _)| said == text) {
-            self.said = None;
-            self.dirty = true;
-        }
-    }
-
-    /// Why something did not come about: it stays until the person does something.
-    fn complain(&mut self, why: impl Into<String>) {
-        self.said = Some((why.into(), STAYS));
-        self.dirty = true;
     }
 
     fn token(&mut self, pending: Pending) -> u64 {
@@ -391,8 +348,11 @@ impl App {
     }
 
     fn pasted(&mut self, text: &str) {
-        if self.over.is_some() {
+        if self.over.is_some() && self.line.is_none() {
             return self.filter_text(text);
+        }
+        if self.setup.looks_on {
+            return;
         }
         self.focus = Focus::Composer;
         if let Err(why) = self.composer.paste(text) {

@@ -8,7 +8,7 @@ use minke_record::{InputSegment, SessionId};
 use crate::composer::Draft;
 use crate::event::TermEvent;
 use crate::keep::Settings;
-use crate::outside::{Answer, Question, Trouble};
+use crate::outside::{Answer, Holder, Question, Trouble, Where};
 
 /// Something has happened.
 #[derive(Debug, Clone, PartialEq)]
@@ -31,6 +31,8 @@ pub enum Msg {
     Edited(Result<String, String>),
     /// Time has passed.
     Tick,
+    /// It is time to see who lives and who asks.
+    Around,
 }
 
 /// News of the connection.
@@ -40,6 +42,8 @@ pub enum Link {
     Joined { session: SessionId, name: String, draft: Option<Draft> },
     /// It was not.
     Failed(Trouble),
+    /// No session was begun: somebody else writes there.
+    Held(Holder),
     /// The connection has ended.
     Lost,
 }
@@ -74,6 +78,11 @@ pub enum Do {
     Launch {
         input: Vec<InputSegment>,
         model: Option<String>,
+        place: Where,
+    },
+    /// The terminal is the tour's until it ends; then this is answered.
+    Tour {
+        token: u64,
     },
     Ask {
         token: u64,

@@ -5,8 +5,9 @@ use ratatui::layout::Rect;
 use ratatui::text::Line;
 
 use super::App;
-use super::list::{Means, Row, thread_rows};
+use super::list::{Means, Row, model_row, thread_rows};
 use super::words::one_line;
+use crate::outside::ModelLine;
 use crate::paint::Role;
 
 /// Threads and pods that are shown.
@@ -18,13 +19,21 @@ impl App {
         if let Some(found) =
             self.first_run.as_ref().filter(|found| found.model.is_none() && self.model.is_none())
         {
-            let row = |model: &crate::outside::ModelLine| Row {
-                text: model.reference.clone(),
-                aside: model.note.clone(),
-                means: Means::Model(model.reference.clone()),
+            let tour = Row {
+                text: "minke tour".to_owned(),
+                aside: "see what it is about: no key, no network".to_owned(),
+                means: Means::Tour,
                 urgent: false,
             };
-            return found.ready.iter().map(row).take(ROWS).collect();
+            // What needs nothing else comes after what was set up, and before what is still to be set up.
+            let demo = |model: &&ModelLine| model.reference.starts_with("scripted:");
+            let mut rows: Vec<Row> =
+                found.ready.iter().filter(|model| !demo(model)).take(ROWS).map(model_row).collect();
+            rows.extend(self.local.iter().take(ROWS).map(model_row));
+            rows.extend(found.ready.iter().filter(demo).map(model_row));
+            rows.push(tour);
+            rows.extend(found.missing.iter().map(model_row));
+            return rows;
         }
         let living = self.pods.iter().filter(|pod| pod.live);
         let pods = living.clone().map(|pod| Row {
@@ -43,16 +52,22 @@ impl App {
         rows
     }
 
+    /// Rows come and go: the chosen one stays chosen.
+    pub(super) fn keep_chosen(&mut self, change: impl FnOnce(&mut App)) {
+        let means = self.opening_list().get(self.chosen).map(|row| row.means.clone());
+        change(self);
+        let at = self.opening_list().iter().position(|row| Some(&row.means) == means.as_ref());
+        self.chosen = at.unwrap_or(self.chosen);
+    }
+
     pub(super) fn opening_rows(&self) -> usize {
         self.opening_list().len()
     }
 
     pub(super) fn choose_opening(&mut self) {
         let rows = self.opening_list();
-        match rows.get(self.chosen.min(rows.len().saturating_sub(1))).map(|row| row.means.clone()) {
-            Some(Means::Session(session)) => self.join(session),
-            Some(Means::Model(reference)) => self.use_model(reference),
-            Some(Means::Input(_)) | None => {}
+        if let Some(row) = rows.get(self.chosen.min(rows.len().saturating_sub(1))) {
+            self.do_meant(row.means.clone());
         }
     }
 
@@ -66,10 +81,6 @@ impl App {
         let mut lines = vec![Line::styled("Minke", heading)];
         if newcomer {
             lines.push(Line::styled("Which model is to be asked? Enter chooses; it is remembered.", dim));
-            lines.push(Line::styled(
-                "`minke login PROVIDER` stores a key; `minke tour` shows what Minke is about.",
-                dim,
-            ));
         } else {
             lines.push(Line::styled(
                 "Say what is to be done, or choose a pod or a thread to go on with.",

@@ -4,13 +4,13 @@ use minke_protocol::{Method, Rewind, RewindTargets};
 use minke_record::SessionId;
 use minke_view::ContextUse;
 
-use super::list::{List, ListKind, Means, Row};
+use super::list::{List, ListKind, Means, Row, model_row};
 use super::words::{ago, one_line};
 use super::{App, Pending};
 use crate::event::{Code, Key};
 use crate::keys::{Action, Place};
-use crate::outside::{ModelLine, Question};
-use crate::panes::{self, ContextPane, DiffPane, Help, Pick, Pods, Tasks, ThreadRow, Threads};
+use crate::outside::{ModelLine, Question, SkillLine};
+use crate::panes::{self, Asks, ContextPane, DiffPane, Help, Pick, Pods, Tasks, ThreadRow, Threads};
 
 /// Rows that a page key moves.
 const PAGE: isize = 10;
@@ -27,7 +27,8 @@ pub(super) enum Over {
         context: Box<ContextUse>,
     },
     Settings(panes::Settings),
-    /// Models, and inputs to go back to.
+    Asks(Asks),
+    /// Models, skills, inputs to go back to, what to do about a directory that is held.
     List(List),
     Text {
         title: String,
@@ -47,10 +48,12 @@ impl Over {
             Over::Diff(pane) => pane.by(steps),
             Over::Context { pane, .. } => pane.by(steps),
             Over::Settings(pane) => pane.by(steps),
+            // The card needs the page keys where it does not fit.
+            Over::Asks(pane) if steps.unsigned_abs() > 1 => pane.scroll(steps),
+            Over::Asks(pane) => pane.by(steps),
             Over::List(list) => (0..steps.unsigned_abs()).for_each(|_| list.by(steps > 0)),
-            Over::Text { top, lines, .. } => {
-                *top = top.saturating_add_signed(steps).min(lines.len().saturating_sub(1))
-            }
+            // Where it ends is known when it is drawn.
+            Over::Text { top, .. } => *top = top.saturating_add_signed(steps),
         }
     }
 
@@ -60,16 +63,17 @@ impl Over {
             Over::Pods(pane) => Some(pane.pick()),
             Over::Threads(pane) => Some(pane.pick()),
             Over::Help(pane) => Some(pane.pick()),
-            Over::Tasks(_) | Over::Diff(_) | Over::Context { .. } | Over::Settings(_) => None,
+            Over::Tasks(_) | Over::Diff(_) | Over::Context { .. } | Over::Settings(_) | Over::Asks(_) => None,
             Over::List(_) | Over::Text { .. } => None,
         }
     }
 
     /// The session of the row that is chosen.
-    fn session(&self) -> Option<SessionId> {
+    pub(super) fn session(&self) -> Option<SessionId> {
         match self {
             Over::Pods(pane) => pane.chosen().map(|pod| pod.session),
             Over::Threads(pane) => pane.chosen().map(|thread| thread.session),
+            Over::Asks(pane) => pane.chosen().map(|row| row.session),
             _ => None,
         }
     }
@@ -77,6 +81,9 @@ impl Over {
 
 impl App {
     pub(super) fn over_key(&mut self, key: Key) {
+        if self.inbox_key(key) {
+            return;
+        }
         let action = self.setup.keys.action(Place::List, key);
         let Some(over) = &mut self.over else { return };
         match action {
@@ -88,8 +95,11 @@ impl App {
             Some(Action::Choose) => self.choose(),
             Some(Action::ForkIt) => self.order(Question::Fork),
             Some(Action::StopIt) => self.order(Question::Stop),
-            Some(Action::PauseIt) => self.order(Question::PausePod),
-            Some(Action::ArchiveIt) => self.order(Question::Archive),
+            Some(Action::PauseIt) => self.pause_or_resume(),
+            Some(Action::ArchiveIt) => self.archive_or_put_back(),
+            Some(Action::MessageIt) => self.message_it(),
+            Some(Action::RenameIt) => self.rename_it(),
+            Some(Action::Asks) => self.open_asks(),
             Some(Action::Pods) => self.open_pods(),
             Some(Action::Threads) => self.open_threads(),
             Some(Action::Tasks) => self.open_tasks(),
@@ -134,6 +144,9 @@ impl App {
             list.at = 0;
             return;
         }
+        if matches!(over, Over::Asks(_)) {
+            return;
+        }
         // A text has nothing to be searched: a letter closes it, as one expects of a page.
         let Some(pick) = over.pick() else {
             self.over = None;
@@ -160,14 +173,6 @@ impl App {
         pick.map(|pick| pick.filter().to_owned()).unwrap_or_default()
     }
 
-    /// Something is done with the pod or thread that is chosen.
-    fn order(&mut self, with: impl FnOnce(SessionId) -> Question) {
-        match self.over.as_ref().and_then(Over::session) {
-            Some(session) => self.ask(with(session), Pending::Changed),
-            None => self.say("that cannot be done here"),
-        }
-    }
-
     fn choose(&mut self) {
         if let Some(session) = self.over.as_ref().and_then(Over::session) {
             self.over = None;
@@ -184,13 +189,30 @@ impl App {
         let Some(Over::List(list)) = self.close_over() else { return };
         let Some(row) = list.chosen() else { return };
         match (row.means.clone(), list.kind) {
-            (Means::Session(session), _) => self.join(session),
-            (Means::Model(reference), _) => self.use_model(reference),
             (Means::Input(seq), ListKind::Rewind { head }) => {
                 let rewind = Rewind { to_seq: seq, expected_head: head };
                 self.send(Method::Rewind(rewind), Pending::Rewind);
             }
-            (Means::Input(_), _) => {}
+            (means, _) => self.do_meant(means),
+        }
+    }
+
+    /// What a row of a list or of the opening view stands for.
+    pub(super) fn do_meant(&mut self, means: Means) {
+        match means {
+            Means::Session(session) => self.join(session),
+            Means::Model(reference) => self.use_model(reference),
+            Means::Skill(name) => {
+                self.focus = super::Focus::Composer;
+                let draft = self.composer.draft();
+                let text = format!("/{name} {}", draft.text);
+                self.composer.set(crate::composer::Draft { text, ..draft });
+            }
+            Means::Work(place) => self.work_at(place),
+            Means::Holder(session) => self.join_holder(session),
+            Means::Tour => self.take_the_tour(),
+            Means::How(how) => self.complain(how),
+            Means::Input(_) => {}
         }
     }
 
@@ -226,16 +248,36 @@ impl App {
         self.over = Some(Over::List(List::new(ListKind::Rewind { head: targets.head }, rows)));
     }
 
-    pub(super) fn show_models(&mut self, models: Vec<ModelLine>) {
-        let row = |model: ModelLine| Row {
-            text: model.reference.clone(),
-            aside: model.note,
-            means: Means::Model(model.reference),
+    /// Those that can be asked first. Servers on this machine come when they have answered.
+    pub(super) fn show_models(&mut self, mut models: Vec<ModelLine>) {
+        models.sort_by_key(|model| !model.ready);
+        let rows = models.iter().map(model_row).collect();
+        self.over = Some(Over::List(List::new(ListKind::Models, rows)));
+        self.ask(Question::Local, Pending::Local);
+    }
+
+    pub(super) fn show_local(&mut self, found: Vec<ModelLine>) {
+        if let Some(Over::List(list)) = &mut self.over
+            && list.kind == ListKind::Models
+        {
+            list.add_ready(found.iter().map(model_row).collect());
+        }
+        self.keep_chosen(|app| app.local = found);
+    }
+
+    pub(super) fn show_skills(&mut self, skills: Vec<SkillLine>) {
+        if skills.is_empty() {
+            self.say("there are no skills and no workflows here");
+            return;
+        }
+        let row = |skill: SkillLine| Row {
+            text: format!("/{:<20}  {}", skill.name, one_line(&skill.says)),
+            aside: skill.from,
+            means: Means::Skill(skill.name),
             urgent: false,
         };
-        let mut models = models;
-        models.sort_by_key(|model| !model.ready);
-        self.over = Some(Over::List(List::new(ListKind::Models, models.into_iter().map(row).collect())));
+        let rows = skills.into_iter().map(row).collect();
+        self.over = Some(Over::List(List::new(ListKind::Skills, rows)));
     }
 
     /// An answer for other words than those that stand there now is out of date.

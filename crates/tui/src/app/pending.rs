@@ -1,7 +1,7 @@
 //! What is waited for: what a reply or an answer that comes back is for, and a note that is being typed.
 
 use minke_protocol::RunMode;
-use minke_record::{AskId, Decision, InputSegment};
+use minke_record::{AskId, Decision, InputSegment, SessionId};
 use minke_view::{Answered, BlockId};
 
 use super::gather::Gathering;
@@ -23,6 +23,7 @@ pub(super) enum Pending {
     Older,
     /// The beginning of a long text.
     Text(BlockId),
+    Status,
     /// A page of the whole log.
     Gather(Box<Gathering>),
     Completions {
@@ -43,6 +44,23 @@ pub(super) enum Pending {
     },
     Models,
     FirstRun,
+    Before,
+    Asks,
+    Look(SessionId),
+    Local,
+    /// A text to be shown.
+    Shown,
+    /// An input for a pod that is not attached.
+    Message {
+        session: SessionId,
+        name: String,
+        input: Vec<InputSegment>,
+    },
+    /// The answer to a question of any pod.
+    Answered {
+        ask: AskId,
+        answer: Answered,
+    },
     /// After it the list is asked for again.
     Changed,
 }

@@ -59,10 +59,13 @@ impl Popup {
 impl App {
     /// The word at the cursor decides whether there is a pop-up.
     pub(super) fn settle_popup(&mut self) {
-        let wanted = (self.focus == Focus::Composer && self.over.is_none() && self.noting.is_none())
-            .then(|| self.composer.token())
-            .flatten()
-            .filter(|token| token.sigil != '/' || token.first);
+        let wanted = (self.focus == Focus::Composer
+            && self.over.is_none()
+            && self.noting.is_none()
+            && self.line.is_none())
+        .then(|| self.composer.token())
+        .flatten()
+        .filter(|token| token.sigil != '/' || token.first);
         let Some(token) = wanted else {
             self.popup = None;
             return;

@@ -40,10 +40,14 @@ commands! {
     Tasks = "tasks", "what the agent means to do";
     Pods = "pods", "everybody who lives";
     Threads = "threads", "conversations of this directory, and a search in all";
-    Asks = "asks", "the question that waits longest";
+    Asks = "asks", "every open question of every pod";
     Scope = "scope", "what the pod may touch, and how that is held";
+    Policy = "policy", "the rules that hold here; with a command, what would happen to it";
+    Skills = "skills", "skills and workflows that can be named here";
     Mcp = "mcp", "servers whose tools are used";
     Cost = "cost", "tokens and money";
+    Export = "export", "this conversation as a file: .md, or .jsonl for the log itself";
+    Doctor = "doctor", "what this machine gives to pods, and what is missing";
     Settings = "settings", "colours, screen reader, mouse; `/settings mouse on` does it at once";
     Theme = "theme", "terminal, dark, light, contrast, none";
     Name = "name", "another name for this session";
@@ -99,10 +103,24 @@ impl App {
             Command::Tasks => self.open_tasks(),
             Command::Pods => self.open_pods(),
             Command::Threads => self.open_threads(),
-            Command::Asks => match self.talk.as_ref().and_then(super::talk::Talk::oldest_ask) {
-                Some(ask) => self.focus_ask(ask),
-                None => self.say("nobody asks anything here; /pods shows who does"),
-            },
+            Command::Asks => self.open_asks(),
+            Command::Policy => {
+                let session = self.talk.as_ref().map(|talk| talk.session);
+                self.ask(Question::Policy { session, line: words }, Pending::Shown);
+            }
+            Command::Skills => {
+                let session = self.talk.as_ref().map(|talk| talk.session);
+                self.ask(Question::Skills(session), Pending::Shown);
+            }
+            Command::Doctor => {
+                self.say("looking at this machine");
+                self.ask(Question::Doctor, Pending::Shown);
+            }
+            Command::Export => {
+                if let Some(session) = self.talk.as_ref().map(|talk| talk.session) {
+                    self.ask(Question::Export { session, file: words }, Pending::Shown);
+                }
+            }
             Command::Scope => self.open_scope(),
             Command::Mcp => self.open_mcp(),
             Command::Cost => self.open_cost(),
@@ -203,6 +221,10 @@ impl Command {
             | Command::Model
             | Command::Pods
             | Command::Threads
+            | Command::Asks
+            | Command::Policy
+            | Command::Skills
+            | Command::Doctor
             | Command::Settings
             | Command::Theme
             | Command::Quit => false,
@@ -214,7 +236,7 @@ impl Command {
             | Command::Diff
             | Command::Context
             | Command::Tasks
-            | Command::Asks
+            | Command::Export
             | Command::Scope
             | Command::Mcp
             | Command::Cost

@@ -10,6 +10,7 @@ use super::words::{dollars, one_line, short};
 use super::{App, Focus};
 use crate::keys::{Action, Place};
 use crate::paint::{Clean, Piece, Role, cut};
+use crate::panes::{Pods, Threads};
 
 /// One turn of what shows that something is under way.
 const SPINNER: [&str; 4] = ["◐", "◓", "◑", "◒"];
@@ -26,10 +27,8 @@ impl App {
             );
             let doing = self.joining.clone().map(|doing| format!("{} {doing}", self.spinner()));
             let words = [Some(self.homely(&self.setup.cwd.display().to_string())), Some(model), doing];
-            return fit(
-                words.into_iter().flatten().map(|word| Span::styled(clean(&word), dim)).collect(),
-                width,
-            );
+            let words = words.into_iter().flatten().map(|word| Span::styled(clean(&word), dim));
+            return fit(self.who_asks().into_iter().chain(words).collect(), width);
         };
         let (state, role) = self.state_of(talk);
         let standing = talk.standing();
@@ -38,6 +37,7 @@ impl App {
             Span::styled(clean(format!("{} {name}", self.mark(talk)).trim_start()), self.theme.style(role)),
             Span::styled(clean(&state), self.theme.style(role)),
         ];
+        words.extend(self.who_asks());
         let greeting = standing.greeting.as_ref();
         let scope = greeting.map(|greeting| scope_of(&greeting.scope_summary)).unwrap_or_default();
         let fence = greeting.map(|greeting| greeting.fence.clone()).filter(|fence| !fence.is_empty());
@@ -79,11 +79,20 @@ impl App {
         }
     }
 
+    /// Somebody else who asks, and the key that shows it.
+    fn who_asks(&self) -> Option<Span<'static>> {
+        let asks = self.asked_elsewhere();
+        let key =
+            self.setup.keys.key_of(Action::Asks).map_or_else(|| "/asks".to_owned(), |key| key.to_string());
+        let word = if asks == 1 { "asks" } else { "ask" };
+        (asks > 0).then(|| Span::styled(format!("{asks} {word}: {key}"), self.theme.style(Role::Warn)))
+    }
+
     fn spinner(&self) -> &'static str {
         if self.theme.plain {
             return "";
         }
-        let turn = usize::try_from(self.now / super::MOVES_MS).unwrap_or(0) % SPINNER.len();
+        let turn = usize::try_from(self.now / super::time::MOVES_MS).unwrap_or(0) % SPINNER.len();
         SPINNER.get(turn).copied().unwrap_or("•")
     }
 
@@ -170,8 +179,20 @@ impl App {
         if self.noting.is_some() {
             return vec![(Action::Send, "answer"), (Action::Pause, "back to the question")];
         }
+        if let Some(line) = &self.line {
+            return vec![(Action::Send, line.does()), (Action::Pause, "back")];
+        }
         if let Some(over) = &self.over {
-            return over_keys(over);
+            return over_keys(over, self.setup.looks_on);
+        }
+        if self.setup.looks_on {
+            return vec![
+                (Action::Complete, "next pod"),
+                (Action::Pods, "pods"),
+                (Action::PageUp, "scroll up"),
+                (Action::Help, "help"),
+                (Action::Leave, "leave"),
+            ];
         }
         if self.popup.as_ref().is_some_and(|popup| !popup.items().is_empty()) {
             return vec![(Action::Complete, "take"), (Action::Newer, "next"), (Action::Pause, "close")];
@@ -197,6 +218,9 @@ impl App {
             }
             _ => self.composer_keys(),
         };
+        if self.asked_elsewhere() > 0 {
+            keys.push((Action::Asks, "who asks"));
+        }
         keys.extend([(Action::Help, "help"), (Action::Pods, "pods"), (Action::Threads, "threads")]);
         keys.push((Action::Leave, "leave"));
         keys
@@ -232,22 +256,47 @@ impl App {
     }
 }
 
-fn over_keys(over: &Over) -> Vec<(Action, &'static str)> {
+fn over_keys(over: &Over, looks_on: bool) -> Vec<(Action, &'static str)> {
     let close = (Action::Close, "close");
+    if looks_on && matches!(over, Over::Pods(_)) {
+        return vec![(Action::Choose, "look at it"), close];
+    }
     let orders = |keys: &[(Action, &'static str)]| [keys, &[close]].concat();
     match over {
-        Over::Pods(_) => orders(&[
+        Over::Pods(pane) => orders(&[
             (Action::Choose, "attach"),
-            (Action::PauseIt, "pause"),
+            (Action::MessageIt, "message"),
+            (Action::PauseIt, if is_paused(pane) { "go on" } else { "pause" }),
             (Action::StopIt, "stop"),
             (Action::ForkIt, "fork"),
         ]),
-        Over::Threads(_) => {
-            orders(&[(Action::Choose, "go on"), (Action::ForkIt, "fork"), (Action::ArchiveIt, "archive")])
+        Over::Threads(pane) => orders(&[
+            (Action::Choose, "go on"),
+            (Action::ForkIt, "fork"),
+            (Action::RenameIt, "rename"),
+            (Action::ArchiveIt, if is_archived(pane) { "put back" } else { "archive" }),
+        ]),
+        Over::Asks(pane) if pane.chosen().is_none() => orders(&[]),
+        Over::Asks(pane) => {
+            let in_words =
+                pane.chosen().is_some_and(|row| row.card.ask.ask != minke_record::AskKind::Approval);
+            let keys: &[(Action, &'static str)] = match in_words {
+                true => &[(Action::Once, "answer"), (Action::Deny, "no answer"), (Action::Abort, "stop")],
+                false => &[
+                    (Action::Once, "once"),
+                    (Action::Session, "session"),
+                    (Action::Rule, "rule"),
+                    (Action::Deny, "no"),
+                    (Action::Abort, "stop"),
+                ],
+            };
+            orders(&[keys, &[(Action::Choose, "attach")]].concat())
         }
         Over::Settings(_) => orders(&[(Action::Choose, "change"), (Action::Down, "next")]),
         Over::List(list) => match list.kind {
             ListKind::Models => orders(&[(Action::Choose, "use")]),
+            ListKind::Skills => orders(&[(Action::Choose, "into the composer")]),
+            ListKind::Held => orders(&[(Action::Choose, "do it"), (Action::Down, "down")]),
             ListKind::Rewind { .. } => orders(&[(Action::Choose, "back to it")]),
         },
         Over::Diff(_) => orders(&[(Action::Down, "scroll"), (Action::Complete, "next file")]),
@@ -255,6 +304,14 @@ fn over_keys(over: &Over) -> Vec<(Action, &'static str)> {
             orders(&[(Action::Down, "scroll")])
         }
     }
+}
+
+fn is_paused(pane: &Pods) -> bool {
+    pane.chosen().is_some_and(|pod| pod.state == "paused")
+}
+
+fn is_archived(pane: &Threads) -> bool {
+    pane.chosen().is_some_and(|thread| thread.archived)
 }
 
 /// What may be written, out of the lines that the pod tells its model.

@@ -4,10 +4,11 @@ use minke_protocol::{
     Completions, DequeueReply, Event, ForkReply, Frame, ReadReply, ReplyData, RewindReply, RewindTargets,
 };
 
+use super::over::Over;
 use super::talk::{Talk, Wire};
 use super::{App, Do, Focus, Link, PAUSING, Pending, RESUMING, STARTING};
 use crate::composer::Draft;
-use crate::outside::{Answer, Question, Trouble};
+use crate::outside::{Answer, Look, Question, Trouble};
 
 impl App {
     pub(super) fn frame(&mut self, frame: &Frame) {
@@ -42,8 +43,10 @@ impl App {
                     self.move_in(Talk::new(session, name), draft);
                 }
             }
+            Link::Held(holder) => self.held(holder),
             Link::Failed(trouble) => {
                 self.joining = None;
+                self.bring_along();
                 if let Some(talk) = self.talk.as_mut().filter(|talk| talk.wire == Wire::Again) {
                     talk.wire = Wire::Dead;
                 }
@@ -69,6 +72,7 @@ impl App {
 
     /// Another session: its own draft, and nothing of the one before.
     fn move_in(&mut self, talk: Talk, draft: Option<Draft>) {
+        self.close_line();
         self.talk = Some(talk);
         self.launching = None;
         self.over = None;
@@ -82,6 +86,7 @@ impl App {
             self.composer.set(draft.clone());
         }
         self.kept = draft;
+        self.bring_along();
     }
 
     /// What the pod before did not confirm. It knows each input by its `op_id`, so nothing is done twice.
@@ -167,6 +172,12 @@ impl App {
             | Pending::Models
             | Pending::FirstRun
             | Pending::Before
+            | Pending::Asks
+            | Pending::Look(_)
+            | Pending::Local
+            | Pending::Shown
+            | Pending::Message { .. }
+            | Pending::Answered { .. }
             | Pending::Changed => {}
         }
     }
@@ -175,26 +186,32 @@ impl App {
         let Some(pending) = self.pending.remove(&token) else { return };
         let answer = match result {
             Ok(answer) => answer,
-            Err(trouble) => {
-                self.complain(trouble.to_string());
-                return;
-            }
+            Err(trouble) => return self.came_to_nothing(pending, &trouble),
         };
         match (answer, pending) {
-            (Answer::Pods(mut pods), _) => {
-                pods.iter_mut().for_each(|pod| pod.scope = self.homely(&pod.scope));
-                self.pods = pods;
+            (Answer::Pods(pods), _) => {
+                let pods = self.homely_pods(pods);
+                self.keep_chosen(|app| app.pods = pods);
                 self.refresh_pods();
             }
             (Answer::Threads(mut threads), pending) => {
                 threads.iter_mut().for_each(|thread| thread.cwd = self.homely(&thread.cwd));
                 match pending {
                     Pending::Threads { words } => self.show_threads(threads, &words),
-                    _ => self.threads = threads,
+                    _ => self.keep_chosen(|app| app.threads = threads),
                 }
             }
             (Answer::Models(models), _) => self.show_models(models),
-            (Answer::FirstRun(found), _) => self.first_run = Some(found),
+            (Answer::FirstRun(found), _) => self.found_first(found),
+            (Answer::Asks(rows), _) => self.show_asks(rows),
+            (Answer::Local(found), _) => self.show_local(found),
+            (Answer::Look(look), _) => self.show_look(look),
+            (Answer::Skills(skills), _) => self.show_skills(skills),
+            (Answer::Text { title, lines }, _) => self.open_text(&title, lines),
+            (Answer::Done(word), Pending::Answered { ask, answer }) => {
+                self.say(word);
+                self.is_answered(ask, answer);
+            }
             (Answer::Forked(session), _) => self.join(session),
             (Answer::Before(items), _) => self.before_came(&items),
             (Answer::Done(word), pending) => {
@@ -203,8 +220,24 @@ impl App {
                     self.ask_list_again();
                 }
             }
-            (Answer::Reached { .. }, _) => {}
+            (Answer::Reached { .. } | Answer::Held(_), _) => {}
         }
+    }
+
+    fn came_to_nothing(&mut self, pending: Pending, trouble: &Trouble) {
+        match pending {
+            // It is looked again in a moment, and told to whoever opens the questions.
+            Pending::Asks if !matches!(self.over, Some(Over::Asks(_))) => return,
+            Pending::Look(session) => {
+                let (said, replied) = (String::new(), trouble.to_string());
+                return self.show_look(Look { session, said, replied });
+            }
+            Pending::Message { session, name, input } => self.message_is_back(session, name, input),
+            // It may have been answered elsewhere.
+            Pending::Answered { .. } => self.ask_asks(true),
+            _ => {}
+        }
+        self.complain(trouble.to_string());
     }
 
     /// The result of a method that was accepted.

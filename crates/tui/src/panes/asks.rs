@@ -1,6 +1,6 @@
 //! Asks: every open question of every pod, and the card of the one that is chosen.
 
-use minke_record::{AskId, AskKind, SessionId};
+use minke_record::{AskId, AskKind, Millis, SessionId};
 use minke_view::{AskCard, Block, BlockId, Body};
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
@@ -8,6 +8,7 @@ use ratatui::text::Line;
 
 use super::pick::Pick;
 use super::sheet::{self, Sheet, above, below, column, many};
+use super::told;
 use crate::paint::{self, Clean, Piece, Role, Theme, cut};
 
 /// A question, and whose it is.
@@ -15,6 +16,8 @@ use crate::paint::{self, Clean, Piece, Role, Theme, cut};
 pub struct AskRow {
     pub session: SessionId,
     pub pod: String,
+    /// When it was asked.
+    pub since: Millis,
     pub card: AskCard,
 }
 
@@ -63,7 +66,7 @@ impl Asks {
         self.top = self.top.saturating_add_signed(lines);
     }
 
-    pub fn draw(&mut self, buf: &mut Buffer, area: Rect, theme: &Theme) {
+    pub fn draw(&mut self, buf: &mut Buffer, area: Rect, now: Millis, theme: &Theme) {
         let sheet = Sheet { title: "Questions", aside: many(self.rows.len(), "open question"), theme };
         let area = sheet.begin(buf, area);
         if self.rows.is_empty() {
@@ -75,7 +78,7 @@ impl Asks {
         let most = area.height.saturating_sub(wanted).min(area.height / 3).max(1);
         let rows = u16::try_from(self.rows.len()).unwrap_or(u16::MAX).min(most);
         sheet.rows(buf, above(area, rows), (&self.pick, self.rows.len()), |at, width| {
-            self.rows.get(at).map(|row| pieces(row, width, theme)).unwrap_or_default()
+            self.rows.get(at).map(|row| pieces(row, width, now, theme)).unwrap_or_default()
         });
         let room = below(area, rows.saturating_add(u16::from(area.height > 8)));
         self.draw_card(&card, buf, room, theme);
@@ -104,7 +107,7 @@ impl Asks {
     }
 }
 
-fn pieces(row: &AskRow, width: u16, theme: &Theme) -> Vec<Piece> {
+fn pieces(row: &AskRow, width: u16, now: Millis, theme: &Theme) -> Vec<Piece> {
     let subject = &row.card.ask.subject;
     let name = if width < 50 { 12 } else { 20 };
     let mut out = column(&row.pod, name, theme.style(Role::Accent));
@@ -116,8 +119,13 @@ fn pieces(row: &AskRow, width: u16, theme: &Theme) -> Vec<Piece> {
         AskKind::Other(word) => word,
     };
     out.extend(column(what, 14, theme.style(Role::Warn)));
-    let command = subject.action.as_ref().and_then(|action| action.command.as_deref());
-    let text = command.or(subject.text.as_deref()).unwrap_or_default();
+    if width >= 60 {
+        out.extend(column(&told::ago(row.since, now), 9, theme.style(Role::Dim)));
+    }
+    let action = subject.action.as_ref();
+    let command = action.and_then(|action| action.command.as_deref());
+    let path = action.and_then(|action| action.writes.first()).map(String::as_str);
+    let text = command.or(path).or(subject.text.as_deref()).unwrap_or_default();
     out.push(Piece::new(Clean::exact_line(text), theme.style(Role::Text)));
     out
 }

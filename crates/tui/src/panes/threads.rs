@@ -7,6 +7,7 @@ use ratatui::layout::Rect;
 use super::pick::Pick;
 use super::sheet::{self, Sheet, above, below, column, filtered, many};
 use super::told;
+use crate::outside::Look;
 use crate::paint::{Before, Break, Clean, Piece, Role, Theme, wrap};
 
 /// One conversation.
@@ -28,11 +29,13 @@ pub struct Threads {
     pick: Pick,
     /// The rows were searched for by the words of the filter: all of them fit.
     searched: bool,
+    /// The end of the one that was chosen last.
+    seen: Option<Look>,
 }
 
 impl Threads {
     pub fn new(rows: Vec<ThreadRow>) -> Threads {
-        Threads { rows, pick: Pick::default(), searched: false }
+        Threads { rows, ..Threads::default() }
     }
 
     /// New rows; the chosen one stays chosen. `searched`: they are what was found for the filter.
@@ -59,6 +62,16 @@ impl Threads {
         fitting.get(self.pick.at(fitting.len())?).and_then(|at| self.rows.get(*at))
     }
 
+    /// The one that is chosen, if its end is not known.
+    pub fn unseen(&self) -> Option<SessionId> {
+        let chosen = self.chosen()?.session;
+        (self.seen.as_ref().map(|seen| seen.session) != Some(chosen)).then_some(chosen)
+    }
+
+    pub fn look_at(&mut self, look: Look) {
+        self.seen = Some(look);
+    }
+
     pub fn by(&mut self, steps: isize) {
         let rows = self.fitting().len();
         self.pick.by(steps, rows);
@@ -78,7 +91,11 @@ impl Threads {
             return sheet.nothing(buf, area, text);
         }
         // The look into the chosen one needs room that a short list can spare.
-        let look = if area.height >= 14 { 6 } else { 0 };
+        let look = match area.height {
+            0..14 => 0,
+            14..26 => 8,
+            _ => 14,
+        };
         let list = above(area, area.height.saturating_sub(look));
         sheet.rows(buf, list, (&self.pick, fitting.len()), |at, width| {
             let row = fitting.get(at).and_then(|at| self.rows.get(*at));
@@ -96,12 +113,22 @@ impl Threads {
         let about = format!("{} · {} · {}", row.name, row.state, row.cwd);
         let mut lines = vec![ratatui::text::Line::default()];
         lines.push(crate::paint::cut(&[Piece::new(Clean::line(&about), dim)], area.width));
-        for line in Clean::words(&row.preview).lines() {
-            let text = [Piece::new(line, theme.style(Role::Text))];
-            lines.extend(wrap(&text, area.width, &Before::default(), Break::Words));
-            if lines.len() > usize::from(area.height) {
-                break;
-            }
+        let texts = match self.seen.as_ref().filter(|seen| seen.session == row.session) {
+            // Of what was said less is shown than of what came of it.
+            Some(seen) => vec![(&seen.said, Role::Accent, 3), (&seen.replied, Role::Text, usize::MAX)],
+            None => vec![(&row.preview, Role::Text, usize::MAX)],
+        };
+        for (text, role, most) in texts {
+            let style = theme.style(role);
+            let words = Clean::words(text);
+            let wrapped = words
+                .lines()
+                .take(usize::from(area.height))
+                .flat_map(|line| {
+                    wrap(&[Piece::new(line, style)], area.width, &Before::default(), Break::Words)
+                })
+                .take(most);
+            lines.extend(wrapped.take(usize::from(area.height)));
         }
         sheet::lines(buf, area, &lines, 0);
     }

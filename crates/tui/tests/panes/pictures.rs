@@ -192,13 +192,13 @@ fn ask(n: u8, command: &str) -> AskRow {
     });
     let ask = serde_json::from_value(ask).expect("it is an ask");
     let card = AskCard { ask, pod: None, socket: None, answer: None, closed: false };
-    AskRow { session: session(n), pod: format!("pod-{n}"), card }
+    AskRow { session: session(n), pod: format!("pod-{n}"), since: 940_000, card }
 }
 
 #[test]
 fn questions_of_all_pods_are_in_one_place() {
     let mut asks = Asks::new(vec![ask(1, "rm -r build"), ask(2, "git push\n--force"), ask(3, "true")]);
-    golden("asks", |buf, area, theme| asks.draw(buf, area, theme));
+    golden("asks", |buf, area, theme| asks.draw(buf, area, 1_000_000, theme));
     asks.by(1);
     let chosen = asks.chosen().expect("one is").card.ask.id;
     // Another question came before it: what is chosen stays what it was.
@@ -209,13 +209,14 @@ fn questions_of_all_pods_are_in_one_place() {
     // What does not fit is scrolled, and says so.
     let long: String = (0..40).map(|n| format!("echo {n}\n")).collect();
     let mut asks = Asks::new(vec![ask(1, &long)]);
-    let at = |asks: &mut Asks| screen((40, 12), |buf, area| asks.draw(buf, area, &Theme::default()));
+    let at =
+        |asks: &mut Asks| screen((40, 12), |buf, area| asks.draw(buf, area, 1_000_000, &Theme::default()));
     let shown = at(&mut asks);
     assert!(shown.contains("echo 3") && shown.contains("lines of it not seen"), "{shown}");
     asks.scroll(1_000);
     let shown = at(&mut asks);
     assert!(shown.contains("why:") && shown.contains("y once") && !shown.contains("$ echo"), "{shown}");
-    let none = screen((40, 12), |buf, area| Asks::default().draw(buf, area, &Theme::default()));
+    let none = screen((40, 12), |buf, area| Asks::default().draw(buf, area, 1_000_000, &Theme::default()));
     assert!(none.contains("nobody waits"), "{none}");
 }
 
@@ -269,7 +270,7 @@ fn every_room_is_large_enough() {
             let area = Rect { x: 5, y: 3, width, height };
             let mut buf = Buffer::filled(whole, ratatui::buffer::Cell::new("~"));
             pods.draw(&mut buf, area, &theme);
-            asks.draw(&mut buf, area, &theme);
+            asks.draw(&mut buf, area, 1_000_000, &theme);
             diff.draw(&mut buf, area, &theme);
             Threads::default().draw(&mut buf, area, 0, &theme);
             Tasks::default().draw(&mut buf, area, &Standing::default(), &theme);

@@ -3,38 +3,39 @@
 //!
 //! Elsewhere: the terminal itself (`tui`), the plain lines (`attach`). Nothing is done here that a command does not do.
 
+mod inbox;
+mod lists;
+mod models;
+mod texts;
+
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use minke_client::{Delivery, Home, deliver, launch, reach};
+use minke_client::{Delivered, Delivery, Home, deliver, launch, reach};
 use minke_host::Engine;
-use minke_protocol::{ClientInfo, Detail, Method};
+use minke_protocol::{ClientInfo, Detail, Method, Run, RunMode};
 use minke_record::{Actor, InputSegment, Millis, Scope, SessionId};
 use minke_registry::Runtime;
-use minke_thread::{Thread, ThreadStatus};
-use minke_tui::panes::ThreadRow;
-use minke_tui::{Answer, Asking, FirstRun, Left, ModelLine, Outside, Question, Start, Trouble};
-use minke_view::PodRow;
+use minke_tui::{Answer, Asking, Left, Outside, Question, Start, Trouble, Where};
 use serde_json::{Value, json};
 
 use crate::around::{Surroundings, ids, introduction, now};
-use crate::create::{NewPod, create, model_here, working_directory};
+use crate::create::{NewPod, create, working_directory};
 use crate::failure::{Exit, Failure};
-use crate::family::{Family, Folds, Reach};
-use crate::held;
+use crate::family::Folds;
+use crate::held::{self, Place};
 use crate::referred::Here;
 use crate::screen::Screen;
+use crate::spoken::without_secrets;
+use crate::visit::queue_step;
+use inbox::Inbox;
 
-/// Threads that a list shows.
-const THREADS: usize = 100;
 /// How much of `keys.toml` is read.
 const KEYS_BYTES: u64 = 256 * 1024;
 /// How long a pod that one looks on at may be gone, and how often it is looked for.
 const LIFE_WAIT: Duration = Duration::from_secs(5);
 const LIFE_RETRY: Duration = Duration::from_millis(10);
-/// What shows how it goes without a key and without a network.
-const DEMO: &str = "scripted:demo";
 
 /// Whether somebody sits at a terminal that can be drawn on.
 pub(crate) fn is_possible(around: &Surroundings, screen: &Screen) -> bool {
@@ -97,7 +98,9 @@ async fn show(
         starts,
         around: around.clone(),
         engine: crate::desk::engine(around)?,
+        screen: *screen,
         folds: Arc::new(Mutex::new(Folds::default())),
+        inbox: Arc::default(),
     };
     let start = Start {
         cwd: around.cwd.clone(),
@@ -109,6 +112,7 @@ async fn show(
         plain: around.has("MINKE_PLAIN"),
         seed: ids().next_uuid().to_string(),
         editor: around.variable("VISUAL").or_else(|| around.variable("EDITOR")),
+        looks_on: starts == Starts::Nothing,
     };
     Box::pin(minke_tui::run(start, &face)).await.map_err(|e| {
         let failure =
@@ -135,8 +139,10 @@ struct Face {
     home: Home,
     starts: Starts,
     around: Surroundings,
+    screen: Screen,
     engine: Engine,
     folds: Arc<Mutex<Folds>>,
+    inbox: Arc<Mutex<Inbox>>,
 }
 
 impl Outside for Face {
@@ -165,11 +171,12 @@ impl Face {
     async fn answer(&self, question: Question) -> Result<Answer, Failure> {
         match question {
             Question::Reach(session) => self.reach(session).await,
-            Question::Launch { input, model } => self.launch(input, model).await,
+            Question::Launch { input, model, place } => self.launch(input, model, place).await,
             Question::Pods => self.pods().await,
             Question::Threads { words, everywhere } => self.threads(&words, everywhere).await,
             Question::Models => self.models(),
             Question::FirstRun => self.first_run(),
+            Question::Local => self.local().await,
             Question::Fork(session) => {
                 let answer = self.thread("fork", session, json!({})).await?;
                 let id = answer["thread"]["id"].as_str().or_else(|| answer["thread_id"].as_str());
@@ -183,12 +190,34 @@ impl Face {
                 crate::stop::stop(&self.home, session).await?;
                 Ok(Answer::Done("stopped; its session stays".to_owned()))
             }
+            Question::Unarchive(session) => {
+                self.changed("unarchive", session, json!({}), "back among the others").await
+            }
+            Question::Rename { session, name } => {
+                let word = format!("it is called {name} now");
+                self.changed("set_name", session, json!({ "name": name }), &word).await
+            }
             Question::PausePod(session) => {
-                let method = Method::Pause(Detail::default());
-                let delivery = Delivery { session, method, client: introduction(), visit: None };
-                deliver(&self.home, delivery).await?;
+                self.deliver(session, Method::Pause(Detail::default())).await?;
                 Ok(Answer::Done("pausing".to_owned()))
             }
+            Question::ResumePod(session) => {
+                held::make_way(&self.home, session).await?;
+                self.deliver(session, Method::Resume(Detail::default())).await?;
+                Ok(Answer::Done("going on".to_owned()))
+            }
+            Question::Message { session, input } => self.message(session, input).await,
+            Question::Asks { everywhere } => self.asks(everywhere).await,
+            Question::Answer { session, ask, decision, note } => {
+                crate::answer::deliver_answer(session, ask, decision, note, &self.around).await?;
+                Ok(Answer::Done("answered".to_owned()))
+            }
+            Question::Look(session) => self.look(session).await,
+            Question::Policy { session, line } => self.policy(session, line).await,
+            Question::Skills(session) => self.skills(session).await,
+            Question::Doctor => self.doctor().await,
+            Question::Export { session, file } => self.export(session, file).await,
+            Question::Tour => self.tour().await,
             Question::SetModel(reference) => {
                 crate::config::change("model.ref", Some(&json!(reference)), &self.around)?;
                 Ok(Answer::Done(format!("new sessions ask {reference}; it stands in your config.toml")))
@@ -220,79 +249,66 @@ impl Face {
     }
 
     /// As `minke exec` begins one; the pod stays.
-    async fn launch(&self, input: Vec<InputSegment>, model: Option<String>) -> Result<Answer, Failure> {
+    async fn launch(
+        &self,
+        input: Vec<InputSegment>,
+        model: Option<String>,
+        place: Where,
+    ) -> Result<Answer, Failure> {
         if self.starts == Starts::Nothing {
             return Err(Failure::usage("here one only looks on").hint("`minke` begins a session"));
         }
+        let place = match place {
+            Where::Here => Place::Here,
+            Where::ReadOnly => Place::ReadOnly,
+            Where::Clone => Place::Clone,
+        };
         let cwd = working_directory(None, &self.around)?;
-        if let Some(held) = held::clear(&self.home, &Scope::write(cwd.to_string_lossy()), None).await? {
-            return Err(held.failure());
+        if place == Place::Here
+            && let Some(held) = held::clear(&self.home, &Scope::write(cwd.to_string_lossy()), None).await?
+        {
+            return Ok(Answer::Held(held.holder()));
         }
         let op_id = ids().next_uuid().to_string();
-        let new = NewPod { model, task: Some((input, op_id)), ..NewPod::default() };
+        let new = NewPod { model, place, task: Some((input, op_id)), ..NewPod::default() };
         let (session, lease) = create(new, &self.around, &self.home)?;
         let launched = launch(&self.home.paths, session, lease).await?;
         let socket = launched.ready.socket.clone();
         Ok(Answer::Reached { session, name: launched.ready.name.to_string(), socket })
     }
 
-    /// Logs are read for it, which may take a moment: not where the keys are waited for.
-    async fn pods(&self) -> Result<Answer, Failure> {
-        let (home, folds) = (self.home.clone(), self.folds.clone());
-        let looked = tokio::task::spawn_blocking(move || {
-            let mut folds = folds.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-            let family = Family::look(&home, Reach::Remembered, &mut folds)?;
-            Ok::<_, Failure>(family.members.iter().map(pod_row).collect())
-        });
-        let pods =
-            looked.await.map_err(|e| Failure::new(Exit::Failed, "the pods cannot be listed").why(e))??;
-        Ok(Answer::Pods(pods))
+    async fn deliver(&self, session: SessionId, method: Method) -> Result<(), Failure> {
+        let delivery = Delivery { session, method, client: introduction(), visit: None };
+        deliver(&self.home, delivery).await?;
+        Ok(())
     }
 
-    async fn threads(&self, words: &str, everywhere: bool) -> Result<Answer, Failure> {
-        let words = Some(words.trim()).filter(|words| !words.is_empty());
-        let mut fields = json!({ "limit": THREADS });
-        if let Some(fields) = fields.as_object_mut() {
-            fields.extend(words.map(|words| ("query".to_owned(), json!(words))));
-            if !everywhere {
-                let cwd = self.around.cwd.canonicalize().unwrap_or_else(|_| self.around.cwd.clone());
-                fields.insert("cwd".to_owned(), json!(cwd));
-            }
-        }
-        let answer = self.call("thread/list", fields).await?;
-        let threads: Vec<Thread> = serde_json::from_value(answer["threads"].clone())
-            .map_err(|e| Failure::new(Exit::Failed, "the list cannot be read").why(e))?;
-        Ok(Answer::Threads(threads.into_iter().filter_map(thread_row).collect()))
-    }
-
-    fn models(&self) -> Result<Answer, Failure> {
-        Ok(Answer::Models(self.model_lines()?))
-    }
-
-    fn model_lines(&self) -> Result<Vec<ModelLine>, Failure> {
-        let there = minke_llm::Around::here(self.around.cwd.clone(), Some(self.around.paths()?.config));
-        let listing = minke_llm::models(&there)
-            .map_err(|e| Failure::usage("the catalog cannot be read").why(e).code("unknown_model"))?;
-        let line = |model: minke_llm::Listed| ModelLine {
-            reference: model.reference,
-            ready: model.key != Some(false),
-            note: match model.key {
-                Some(true) => "its key is there",
-                Some(false) => "its key is missing",
-                None => "needs no key",
-            }
-            .to_owned(),
+    /// As `minke send` does it.
+    async fn message(&self, session: SessionId, input: Vec<InputSegment>) -> Result<Answer, Failure> {
+        let said = serde_json::to_string(&input)
+            .map_err(|e| Failure::usage("the input cannot be written").why(e))?;
+        without_secrets(&[&said], Vec::new(), &self.around)?;
+        held::make_way(&self.home, session).await?;
+        let input = Here::of(session, &self.home, &self.around)?.all_said(input);
+        let op_id = Some(ids().next_uuid().to_string());
+        let visit = queue_step(input.clone(), op_id.clone(), Actor::person("cli"));
+        let method = Method::Run(Run { input, mode: RunMode::Queue, op_id });
+        let delivery = Delivery { session, method, client: introduction(), visit: Some(&*visit) };
+        let (pod, queued) = match deliver(&self.home, delivery).await? {
+            Delivered::Replied { pod, result } => (pod, result.get("queued").is_some()),
+            Delivered::Visited { pod, .. } => (pod, false),
         };
-        Ok(listing.models.into_iter().map(line).collect())
+        Ok(Answer::Done(format!("{} {pod}", if queued { "queued at" } else { "told" })))
     }
 
-    fn first_run(&self) -> Result<Answer, Failure> {
-        let model = model_here(&self.around)?;
-        let mut ready: Vec<ModelLine> = self.model_lines()?.into_iter().filter(|model| model.ready).collect();
-        ready.sort_by_key(|model| model.note != "its key is there");
-        let note = "a script that comes with Minke: no key, no network".to_owned();
-        ready.push(ModelLine { reference: DEMO.to_owned(), ready: true, note });
-        Ok(Answer::FirstRun(FirstRun { model, ready }))
+    /// What takes its time and waits for nobody, beside the keys.
+    async fn beside<T: Send + 'static>(
+        &self,
+        what: &str,
+        work: impl FnOnce() -> Result<T, Failure> + Send + 'static,
+    ) -> Result<T, Failure> {
+        let done = tokio::task::spawn_blocking(work).await;
+        done.map_err(|e| Failure::new(Exit::Failed, format!("{what} cannot be had")).why(e))?
     }
 
     async fn changed(
@@ -320,51 +336,4 @@ impl Face {
 
 fn trouble(failure: &Failure) -> Trouble {
     Trouble { what: failure.sentence(), hint: None }
-}
-
-fn pod_row(member: &crate::family::Member) -> PodRow {
-    let usage = member.known.as_ref().map(|known| &known.usage);
-    PodRow {
-        session: member.session,
-        name: member.name.clone(),
-        parent: member.parent,
-        state: member.state.clone(),
-        activity: member.activity.clone().unwrap_or_default(),
-        scope: member.scope.as_ref().map(Scope::summary).unwrap_or_default(),
-        tokens: member.tokens(),
-        cost_micros: usage.filter(|usage| usage.unknown_cost == 0).map(|usage| micros(usage.cost_usd)),
-        model: String::new(),
-        asks: u32::try_from(member.asks()).unwrap_or(u32::MAX),
-        live: member.pid.is_some(),
-        updated: None,
-    }
-}
-
-#[expect(
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    reason = "a sum of prices, never negative"
-)]
-fn micros(dollars: f64) -> u64 {
-    (dollars * 1_000_000.0).round() as u64
-}
-
-fn thread_row(thread: Thread) -> Option<ThreadRow> {
-    let session = thread.id.strip_prefix("s_").unwrap_or(&thread.id).parse().ok()?;
-    let state = match thread.status {
-        ThreadStatus::Running => "running",
-        ThreadStatus::Waiting => "waiting",
-        ThreadStatus::Paused => "paused",
-        ThreadStatus::Interrupted => "interrupted",
-        ThreadStatus::Idle => "idle",
-    };
-    Some(ThreadRow {
-        session,
-        name: thread.name.unwrap_or_default(),
-        preview: thread.preview,
-        state: state.to_owned(),
-        cwd: thread.cwd,
-        updated: thread.updated_at.saturating_mul(1_000),
-        archived: thread.archived,
-    })
 }
