@@ -18,6 +18,7 @@ mod room;
 mod run;
 mod signals;
 mod terminal;
+mod wake;
 
 pub use app::{App, Do, Link, Msg, Setup};
 pub use composer::{Chip, Draft};

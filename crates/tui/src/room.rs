@@ -23,10 +23,11 @@ use crate::editor;
 use crate::event::TermEvent;
 use crate::keep::Keep;
 use crate::link::{Link, send_to};
-use crate::outside::{Answer, Holder, Outside, Question, Trouble};
+use crate::outside::{Answer, Outside, Question, Trouble};
 use crate::run::{Left, RunError};
 use crate::signals::Signals;
 use crate::terminal::Terminal;
+use crate::wake::{Joined, Joining, Reached, Told, Woken, at, heard, joined, next_event};
 
 /// At most so often: timers are late rather than early, and sixty frames a second are promised.
 const FRAME: Duration = Duration::from_millis(15);
@@ -37,22 +38,6 @@ const AROUND: Duration = Duration::from_secs(3);
 const AROUND_FIRST: Duration = Duration::from_millis(500);
 /// How long a draft may be unsaved.
 const DRAFT_WAIT: Duration = Duration::from_millis(250);
-
-type Told<'a> = std::pin::Pin<Box<dyn Future<Output = Msg> + 'a>>;
-type Joining<'a> = std::pin::Pin<Box<dyn Future<Output = Result<Reached, Trouble>> + 'a>>;
-
-/// A pod, or somebody who is in its way.
-enum Reached {
-    Joined(Joined),
-    Held(Holder),
-}
-
-/// A pod that was reached.
-struct Joined {
-    session: SessionId,
-    name: String,
-    link: Link,
-}
 
 pub(crate) struct Room<'a> {
     app: App,
@@ -72,22 +57,6 @@ pub(crate) struct Room<'a> {
     /// When it is looked next who lives and who asks.
     around: Instant,
     editor: Option<String>,
-}
-
-/// What woke the loop.
-enum Woken {
-    Key(Option<io::Result<crossterm::event::Event>>),
-    Heard(Option<Msg>),
-    Told(Msg),
-    Joined(Box<Result<Reached, Trouble>>),
-    Draft,
-    Tick,
-    Around,
-    Frame,
-    End,
-    Stop,
-    Continue,
-    Resize,
 }
 
 impl<'a> Room<'a> {
@@ -395,37 +364,5 @@ impl<'a> Room<'a> {
             self.app.tell(format!("this process cannot be stopped: {e}"), self.outside.now());
         }
         self.show()
-    }
-}
-
-async fn next_event(keys: &mut Option<EventStream>) -> Option<io::Result<crossterm::event::Event>> {
-    match keys {
-        Some(keys) => keys.next().await,
-        None => std::future::pending().await,
-    }
-}
-
-async fn heard(link: &mut Option<Link>) -> Option<Msg> {
-    match link {
-        Some(link) => match link.heard.recv().await {
-            Some(msg) => Some(msg),
-            // Its last word was that it is lost; nothing comes after.
-            None => std::future::pending().await,
-        },
-        None => std::future::pending().await,
-    }
-}
-
-async fn joined(joining: &mut Option<Joining<'_>>) -> Result<Reached, Trouble> {
-    match joining {
-        Some(joining) => joining.await,
-        None => std::future::pending().await,
-    }
-}
-
-async fn at(moment: Option<Instant>) {
-    match moment {
-        Some(moment) => sleep_until(moment).await,
-        None => std::future::pending().await,
     }
 }

@@ -104,22 +104,8 @@ impl App {
             Command::Pods => self.open_pods(),
             Command::Threads => self.open_threads(),
             Command::Asks => self.open_asks(),
-            Command::Policy => {
-                let session = self.talk.as_ref().map(|talk| talk.session);
-                self.ask(Question::Policy { session, line: words }, Pending::Shown);
-            }
-            Command::Skills => {
-                let session = self.talk.as_ref().map(|talk| talk.session);
-                self.ask(Question::Skills(session), Pending::Shown);
-            }
-            Command::Doctor => {
-                self.say("looking at this machine");
-                self.ask(Question::Doctor, Pending::Shown);
-            }
-            Command::Export => {
-                if let Some(session) = self.talk.as_ref().map(|talk| talk.session) {
-                    self.ask(Question::Export { session, file: words }, Pending::Shown);
-                }
+            Command::Policy | Command::Skills | Command::Doctor | Command::Export => {
+                self.ask_for_page(command, words);
             }
             Command::Scope => self.open_scope(),
             Command::Mcp => self.open_mcp(),
@@ -132,6 +118,22 @@ impl App {
             },
             Command::Quit => self.doing.push(Do::Quit),
         }
+    }
+
+    /// What the program around knows.
+    fn ask_for_page(&mut self, command: Command, words: Option<String>) {
+        let session = self.talk.as_ref().map(|talk| talk.session);
+        let question = match (command, session) {
+            (Command::Policy, session) => Question::Policy { session, line: words },
+            (Command::Skills, session) => Question::Skills(session),
+            (Command::Export, Some(session)) => Question::Export { session, file: words },
+            (Command::Export, None) => return,
+            (_, _) => {
+                self.say("looking at this machine");
+                Question::Doctor
+            }
+        };
+        self.ask(question, Pending::Shown);
     }
 
     fn set(&mut self, set: Set, word: &'static str) {
