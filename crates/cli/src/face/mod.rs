@@ -239,7 +239,10 @@ impl Face {
         let until = tokio::time::Instant::now() + LIFE_WAIT;
         while tokio::time::Instant::now() < until {
             let look = Runtime::new(&self.home.paths).look()?;
-            if let Some(live) = look.by_session(session) {
+            // It stands in the table a moment before it can be spoken to.
+            if let Some(live) = look.by_session(session)
+                && tokio::net::UnixStream::connect(&live.row.socket).await.is_ok()
+            {
                 let (name, socket) = (live.row.name.to_string(), live.row.socket.clone());
                 return Ok(Answer::Reached { session, name, socket });
             }

@@ -201,6 +201,7 @@ fn somebody_new_takes_the_tour_and_comes_back() {
     tui.press(DOWN);
     tui.press(ENTER);
     tui.until("you only look on");
+    tui.until("Find out why and mend it");
     tui.press("x");
     tui.until("only looks on");
     tui.press("\x03");
