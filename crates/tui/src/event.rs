@@ -1,7 +1,6 @@
 //! What a terminal tells us, in our own words, so that the library that reads it can be exchanged in this one file.
 
 use crossterm::event::{Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers, MouseEvent, MouseEventKind};
-use ratatui_textarea::{Input, Key as AreaKey};
 
 /// One thing that happened at the terminal.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -97,9 +96,15 @@ impl Key {
         let mut shift = held(KeyModifiers::SHIFT);
         let code = match key.code {
             KeyCode::Char(letter) => {
-                shift = false;
-                // Terminals tell a capital with Ctrl or without; both mean the same key.
-                Code::Char(if ctrl { letter.to_ascii_lowercase() } else { letter })
+                let shifted = std::mem::take(&mut shift);
+                // Terminals tell a capital with Ctrl or without; both mean the same key. The one byte of Ctrl-_ is read as
+                // Ctrl-7, and those that tell more tell which key it is on.
+                Code::Char(match letter {
+                    '7' if ctrl => '_',
+                    '-' if ctrl && shifted => '_',
+                    _ if ctrl => letter.to_ascii_lowercase(),
+                    _ => letter,
+                })
             }
             KeyCode::BackTab => {
                 shift = true;
@@ -123,29 +128,6 @@ impl Key {
             _ => return None,
         };
         Some(Key { code, ctrl, alt, shift })
-    }
-
-    /// As the field for text takes it.
-    pub(crate) fn input(self) -> Input {
-        let key = match self.code {
-            Code::Char(letter) => AreaKey::Char(letter),
-            Code::F(number) => AreaKey::F(number),
-            Code::Enter => AreaKey::Enter,
-            Code::Esc => AreaKey::Esc,
-            Code::Tab => AreaKey::Tab,
-            Code::Backspace => AreaKey::Backspace,
-            Code::Delete => AreaKey::Delete,
-            Code::Insert => AreaKey::Null,
-            Code::Up => AreaKey::Up,
-            Code::Down => AreaKey::Down,
-            Code::Left => AreaKey::Left,
-            Code::Right => AreaKey::Right,
-            Code::Home => AreaKey::Home,
-            Code::End => AreaKey::End,
-            Code::PageUp => AreaKey::PageUp,
-            Code::PageDown => AreaKey::PageDown,
-        };
-        Input { key, ctrl: self.ctrl, alt: self.alt, shift: self.shift }
     }
 }
 
@@ -250,6 +232,13 @@ mod tests {
         assert_eq!(TermEvent::read(Event::Key(event)), Some(TermEvent::Key(Key::ctrl('p'))));
         event.kind = KeyEventKind::Release;
         assert_eq!(TermEvent::read(Event::Key(event)), None);
+        // Two ways of telling Ctrl-_.
+        for (letter, held) in
+            [('7', KeyModifiers::CONTROL), ('-', KeyModifiers::CONTROL | KeyModifiers::SHIFT)]
+        {
+            let event = Event::Key(KeyEvent::new(KeyCode::Char(letter), held));
+            assert_eq!(TermEvent::read(event), Some(TermEvent::Key(Key::ctrl('_'))));
+        }
         let back = KeyEvent::new(KeyCode::BackTab, KeyModifiers::SHIFT);
         let tab = Key { shift: true, ..Key::plain(Code::Tab) };
         assert_eq!(TermEvent::read(Event::Key(back)), Some(TermEvent::Key(tab)));

@@ -28,6 +28,8 @@ pub struct Settings {
     pub mouse: bool,
     /// Plain lines for a screen reader.
     pub plain: bool,
+    /// Keys of the composer as in vi.
+    pub vi: bool,
 }
 
 #[derive(Debug, Clone)]
@@ -203,7 +205,7 @@ mod tests {
     fn settings_are_kept_and_unknown_ones_are_no_obstacle() {
         let dir = tempfile::tempdir().unwrap();
         let keep = Keep::new(dir.path().to_owned());
-        let settings = Settings { theme: Some("light".into()), mouse: true, plain: false };
+        let settings = Settings { theme: Some("light".into()), mouse: true, plain: false, vi: true };
         keep.save_settings(&settings).unwrap();
         assert_eq!(keep.settings(), settings);
         fs::write(dir.path().join("settings.json"), "{\"mouse\":true,\"later\":1}").unwrap();

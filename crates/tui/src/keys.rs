@@ -71,6 +71,8 @@ actions! {
     Send = "send", Composer, ["enter"], "send";
     Newline = "newline", Composer, ["alt-enter", "shift-enter", "ctrl-j"], "new line";
     Steer = "steer", Composer, ["ctrl-enter", "alt-s"], "steer";
+    Undo = "undo", Composer, ["ctrl-_", "ctrl-/"], "undo";
+    Redo = "redo", Composer, ["alt-_", "alt-/"], "redo";
     Editor = "editor", Composer, ["ctrl-g"], "editor";
     Older = "older", Composer, ["up"], "earlier input";
     Newer = "newer", Composer, ["down"], "later input";
@@ -87,6 +89,8 @@ actions! {
     Copy = "copy", Block, ["y", "c"], "copy";
     Up = "list-up", List, ["up"], "up";
     Down = "list-down", List, ["down"], "down";
+    Left = "list-left", List, ["left"], "change back";
+    Right = "list-right", List, ["right", "tab"], "change";
     Choose = "choose", List, ["enter"], "choose";
     Close = "close", List, ["esc"], "close";
     ForkIt = "list-fork", List, ["ctrl-f"], "fork";

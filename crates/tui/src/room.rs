@@ -169,7 +169,8 @@ impl<'a> Room<'a> {
 
     fn show(&mut self) -> Result<(), RunError> {
         let app = &mut self.app;
-        self.terminal.show(|frame| app.draw(frame)).map_err(RunError::Terminal)?;
+        let shape = app.shape();
+        self.terminal.show(shape, |frame| app.draw(frame)).map_err(RunError::Terminal)?;
         self.drawn = Some(Instant::now());
         Ok(())
     }

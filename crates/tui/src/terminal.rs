@@ -51,7 +51,33 @@ pub(crate) struct Terminal {
     drawing: ratatui::Terminal<CrosstermBackend<Held>>,
     drawn: Drawn,
     mouse: bool,
+    shape: Shape,
     size: Rect,
+}
+
+/// What the cursor looks like.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum Shape {
+    /// As the person's terminal has it.
+    #[default]
+    Own,
+    /// Between two letters.
+    Bar,
+    /// On a letter.
+    Block,
+    /// A letter is about to be put in the place of this one.
+    Line,
+}
+
+impl Shape {
+    fn style(self) -> cursor::SetCursorStyle {
+        match self {
+            Shape::Own => cursor::SetCursorStyle::DefaultUserShape,
+            Shape::Bar => cursor::SetCursorStyle::SteadyBar,
+            Shape::Block => cursor::SetCursorStyle::SteadyBlock,
+            Shape::Line => cursor::SetCursorStyle::SteadyUnderScore,
+        }
+    }
 }
 
 impl Terminal {
@@ -65,7 +91,7 @@ impl Terminal {
         let drawn = Drawn::default();
         let size = size();
         let drawing = fresh(&drawn, size)?;
-        let mut terminal = Terminal { drawing, drawn, mouse, size };
+        let mut terminal = Terminal { drawing, drawn, mouse, shape: Shape::Own, size };
         terminal.take()?;
         Ok(terminal)
     }
@@ -93,6 +119,7 @@ impl Terminal {
 
     /// Lets somebody else have it.
     pub(crate) fn give(&mut self) {
+        self.shape = Shape::Own;
         let_go();
     }
 
@@ -118,12 +145,16 @@ impl Terminal {
         queue!(&mut *drawn, ResetColor, Clear(ClearType::All))
     }
 
-    /// Shows a frame.
-    pub(crate) fn show(&mut self, draw: impl FnOnce(&mut Frame<'_>)) -> io::Result<()> {
+    /// Shows a frame, with the cursor in this shape.
+    pub(crate) fn show(&mut self, shape: Shape, draw: impl FnOnce(&mut Frame<'_>)) -> io::Result<()> {
         if size() != self.size {
             self.clear()?;
         }
         self.drawing.draw(draw)?;
+        if self.shape != shape {
+            self.shape = shape;
+            queue!(&mut *self.drawn.borrow_mut(), shape.style())?;
+        }
         let drawn = std::mem::take(&mut *self.drawn.borrow_mut());
         if drawn.is_empty() {
             return Ok(());
@@ -184,6 +215,7 @@ fn let_go() {
         PopKeyboardEnhancementFlags,
         DisableFocusChange,
         DisableBracketedPaste,
+        Shape::Own.style(),
         cursor::Show,
         LeaveAlternateScreen
     ));

@@ -794,7 +794,7 @@ fn settings_are_changed_by_words_too() {
     for (words, told) in [
         ("/settings mouse maybe", "/settings mouse: off, on"),
         ("/settings mouse on off", "/settings mouse: off, on"),
-        ("/settings wings", "there is no setting `wings`: theme, plain, mouse"),
+        ("/settings wings", "there is no setting `wings`: theme, plain, mouse, vi"),
         ("/theme pink", "/settings theme: terminal, dark, light, contrast, none"),
         ("/theme ", "/settings theme: terminal, dark, light, contrast, none"),
     ] {
@@ -903,4 +903,88 @@ fn a_screen_with_room_is_filled_with_what_is_older() {
     room.shows("the log is damaged");
     room.msg(Msg::Tick);
     assert_eq!(room.ordered(), [], "what is refused is not asked for again and again");
+}
+
+/// Attached, with the composer's keys as in vi.
+fn vi_room() -> Room {
+    let mut room = Room::attached();
+    room.write("/settings vi on");
+    room.press("enter");
+    assert!(room.set().vi);
+    room.orders.clear();
+    room.now += 10_000;
+    room.msg(Msg::Tick);
+    room
+}
+
+#[test]
+fn vi_keys_are_the_composers_and_everything_else_stays() {
+    let mut room = vi_room();
+    room.shows("INSERT");
+    room.write("one two @src");
+    room.press("esc");
+    room.shows("NORMAL");
+    assert!(room.ordered().iter().all(|order| !matches!(order, Do::Send { method: Method::Pause(_), .. })));
+    room.write("bbd");
+    room.shows("NORMAL d");
+    room.write("w");
+    room.shows("> one two src");
+    // Enter sends from any mode, and what follows is typed.
+    room.press("enter");
+    let (_, text, _, _) = room.said();
+    assert_eq!(text, "one two src");
+    room.shows("INSERT");
+}
+
+#[test]
+fn escape_leaves_the_insertion_first_then_pauses_then_goes_back() {
+    let mut room = vi_room();
+    room.status("running");
+    room.write("half");
+    room.press("esc");
+    assert_eq!(room.ordered(), []);
+    room.press("esc");
+    assert!(matches!(room.sent().1, Method::Pause(_)));
+    room.press("esc");
+    assert!(matches!(room.sent().1, Method::RewindTargets));
+    room.shows("> half");
+}
+
+#[test]
+fn letters_of_normal_mode_reach_earlier_inputs_and_commands() {
+    let mut room = vi_room();
+    for word in ["first", "second"] {
+        room.write(word);
+        room.press("enter");
+    }
+    room.write("third");
+    room.press("esc");
+    room.write("kk");
+    room.shows("> first");
+    room.write("jj");
+    room.shows("> third");
+    room.shows("NORMAL");
+    room.write("dd/hel");
+    room.shows("> /hel");
+    room.shows("keys and commands");
+    // Without vi it is as it was.
+    room.press("esc");
+    room.press("esc");
+    room.write("dd/settings vi off");
+    room.press("enter");
+    room.write("dd");
+    room.shows("> dd");
+    room.shows_not("NORMAL");
+}
+
+#[test]
+fn a_step_back_in_the_composer_has_a_key() {
+    let mut room = Room::attached();
+    room.write("one two");
+    room.press("ctrl-_");
+    room.shows("> one");
+    room.press("alt-_");
+    room.shows("> one two");
+    room.press("alt-_");
+    room.shows("there is nothing to do again");
 }

@@ -9,6 +9,7 @@ use minke_view::{Block, BlockId, Body};
 use super::over::Over;
 use super::talk::Wire;
 use super::{App, Do, ESCAPE_TWICE_MS, Focus, PAUSING, Pending, RESUMING, TWICE_MS};
+use crate::composer::Heard;
 use crate::event::{Code, Key};
 use crate::keys::{Action, Place};
 use crate::outside::Where;
@@ -25,7 +26,7 @@ impl App {
         if self.setup.looks_on && self.looking_on(place, key) {
             return;
         }
-        if place == Place::Composer && self.popup_key(key) {
+        if place == Place::Composer && (self.popup_key(key) || self.vi_key(key)) {
             return;
         }
         if place == Place::Question && self.option_key(key) {
@@ -51,8 +52,22 @@ impl App {
                 return;
             }
             self.focus = Focus::Composer;
+            if self.vi_key(key) {
+                return;
+            }
         }
         self.composer.key(key);
+    }
+
+    /// Whether the composer takes it because it is as in vi.
+    fn vi_key(&mut self, key: Key) -> bool {
+        match self.composer.vi_key(key) {
+            Heard::Not => return false,
+            Heard::Done => {}
+            Heard::Older => self.older(),
+            Heard::Newer => self.newer(),
+        }
+        true
     }
 
     pub(super) fn act(&mut self, action: Action, key: Key) {
@@ -75,9 +90,11 @@ impl App {
             Action::Send => self.enter(RunMode::Queue),
             Action::Steer => self.enter(RunMode::Steer),
             Action::Newline => self.composer.newline(),
+            Action::Undo => self.undo(false),
+            Action::Redo => self.undo(true),
             Action::Editor => self.doing.push(Do::Edit(self.composer.text())),
             Action::Older => self.older(),
-            Action::Newer => self.newer(key),
+            Action::Newer => self.newer(),
             Action::Complete => self.select(false),
             Action::Back => self.select(false),
             Action::Once => self.answer(Decision::Approved),
@@ -92,6 +109,8 @@ impl App {
             // Those of lists are theirs.
             Action::Up
             | Action::Down
+            | Action::Left
+            | Action::Right
             | Action::Choose
             | Action::Close
             | Action::ForkIt
@@ -100,6 +119,13 @@ impl App {
             | Action::ArchiveIt
             | Action::MessageIt
             | Action::RenameIt => self.type_key(key),
+        }
+    }
+
+    fn undo(&mut self, again: bool) {
+        let done = if again { self.composer.redo() } else { self.composer.undo() };
+        if !done {
+            self.say(if again { "there is nothing to do again" } else { "there is nothing to undo" });
         }
     }
 
@@ -244,14 +270,12 @@ impl App {
         }
     }
 
-    fn newer(&mut self, key: Key) {
+    fn newer(&mut self) {
         if self.talk.is_none() && self.composer.is_empty() && self.opening_rows() > 0 {
             self.chosen = (self.chosen + 1).min(self.opening_rows().saturating_sub(1));
             return;
         }
-        if !self.composer.newer() {
-            self.composer.key(key);
-        }
+        self.composer.newer();
     }
 
     /// Goes from block to block; a question that is open first.

@@ -11,9 +11,10 @@ use super::over::Over;
 use super::popup;
 use super::status::clean;
 use super::{App, Focus};
-use crate::composer::Placed;
+use crate::composer::{Mode, Placed};
 use crate::keys::Action;
 use crate::paint::{Before, Break, Clean, Piece, Role, cut, wrap};
+use crate::terminal::Shape;
 
 /// The composer grows to this, and never to more than a third of the screen.
 const COMPOSER_ROWS: u16 = 10;
@@ -72,6 +73,16 @@ impl App {
         frame.render_widget(self.keys_line(area.width), keys);
         if self.over.is_none() && self.line.is_none() {
             self.draw_popup(frame, body);
+        }
+    }
+
+    /// The cursor's shape says which mode it is.
+    pub(crate) fn shape(&self) -> Shape {
+        match self.composer.vi() {
+            None => Shape::Own,
+            Some((Mode::Insert, _)) => Shape::Bar,
+            Some((_, typed)) if typed.ends_with('r') => Shape::Line,
+            Some((Mode::Normal | Mode::Visual | Mode::VisualLines, _)) => Shape::Block,
         }
     }
 
@@ -179,7 +190,8 @@ impl App {
         };
         let text = self.theme.style(Role::Text);
         let dim = self.theme.style(Role::Dim);
-        self.composer.draw(frame, field, Placed { hint, text, dim, cursor: active });
+        let selected = self.theme.style(Role::Selected);
+        self.composer.draw(frame, field, Placed { hint, text, dim, selected, cursor: active });
     }
 
     fn draw_popup(&self, frame: &mut Frame<'_>, body: Rect) {

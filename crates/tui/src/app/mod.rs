@@ -141,7 +141,8 @@ pub struct App {
 
 impl App {
     pub fn new(setup: Setup) -> App {
-        let composer = Composer::new(setup.past.clone());
+        let mut composer = Composer::new(setup.past.clone());
+        composer.set_vi(setup.settings.vi);
         let theme = theme_of(&setup);
         let mut app = App {
             theme,
@@ -245,9 +246,7 @@ impl App {
             Msg::Link(link) => self.link(link),
             Msg::Told { token, result } => self.told(token, *result),
             Msg::Edited(Ok(text)) => {
-                let chips = self.composer.draft().chips;
-                let text = text.trim_end_matches('\n').to_owned();
-                self.composer.set(Draft { text, chips });
+                self.composer.replace(text.trim_end_matches('\n'));
             }
             Msg::Edited(Err(why)) => self.say(format!("the editor: {why}")),
         }
@@ -259,6 +258,9 @@ impl App {
         self.settle_popup();
         self.settle_beginnings();
         self.settle_look();
+        if let Some(trouble) = self.composer.trouble() {
+            self.say(trouble);
+        }
         if self.noting.is_none() && self.line.is_none() {
             let draft = self.composer.draft();
             if draft != self.kept {

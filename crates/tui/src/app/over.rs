@@ -105,21 +105,19 @@ impl App {
             Some(Action::Tasks) => self.open_tasks(),
             Some(Action::Help) => self.open_help(),
             Some(action @ (Action::Leave | Action::Suspend | Action::Redraw)) => self.act(action, key),
-            _ => self.turn_or_filter(key),
+            Some(Action::Left) => self.turn(false),
+            Some(Action::Right) => self.turn(true),
+            _ if matches!(over, Over::Settings(_)) => self.settings_key(key),
+            _ => self.filter_key(key),
         }
     }
 
-    fn turn_or_filter(&mut self, key: Key) {
-        let sideways = match key.code {
-            Code::Left => Some(false),
-            Code::Right | Code::Tab => Some(true),
-            _ => None,
-        };
-        match (&mut self.over, sideways) {
-            (Some(Over::Diff(pane)), Some(forward)) => pane.by_files(if forward { 1 } else { -1 }),
-            (Some(Over::Settings(_)), Some(forward)) => self.turn_setting(forward),
-            (Some(Over::Settings(_)), None) => self.settings_key(key),
-            _ => self.filter_key(key),
+    /// Sideways: to another file, to another value.
+    fn turn(&mut self, forward: bool) {
+        match &mut self.over {
+            Some(Over::Diff(pane)) => pane.by_files(if forward { 1 } else { -1 }),
+            Some(Over::Settings(_)) => self.turn_setting(forward),
+            _ => {}
         }
     }
 

@@ -7,7 +7,8 @@ use super::slash::Command;
 use super::talk::Talk;
 use super::{App, Focus, Pending};
 use crate::composer::Token;
-use crate::event::{Code, Key};
+use crate::event::Key;
+use crate::keys::{Action, Place};
 
 /// What is shown at once.
 pub(super) const SHOWN: usize = 6;
@@ -59,13 +60,10 @@ impl Popup {
 impl App {
     /// The word at the cursor decides whether there is a pop-up.
     pub(super) fn settle_popup(&mut self) {
-        let wanted = (self.focus == Focus::Composer
-            && self.over.is_none()
-            && self.noting.is_none()
-            && self.line.is_none())
-        .then(|| self.composer.token())
-        .flatten()
-        .filter(|token| token.sigil != '/' || token.first);
+        let typing = self.focus == Focus::Composer && self.composer.is_typing();
+        let typing = typing && self.over.is_none() && self.noting.is_none() && self.line.is_none();
+        let wanted =
+            typing.then(|| self.composer.token()).flatten().filter(|token| token.sigil != '/' || token.first);
         let Some(token) = wanted else {
             self.popup = None;
             return;
@@ -121,18 +119,18 @@ impl App {
     pub(super) fn popup_key(&mut self, key: Key) -> bool {
         let Some(popup) = &mut self.popup else { return false };
         let items = popup.items();
-        if items.is_empty() || key.ctrl || key.alt || key.shift {
+        if items.is_empty() {
             return false;
         }
-        match key.code {
-            Code::Up => popup.at = popup.at.checked_sub(1).unwrap_or(items.len() - 1),
-            Code::Down => popup.at = (popup.at + 1) % items.len(),
-            Code::Esc => popup.closed = true,
-            Code::Tab | Code::Enter => {
+        match self.setup.keys.action(Place::Composer, key) {
+            Some(Action::Older) => popup.at = popup.at.checked_sub(1).unwrap_or(items.len() - 1),
+            Some(Action::Newer) => popup.at = (popup.at + 1) % items.len(),
+            Some(Action::Pause) => popup.closed = true,
+            Some(action @ (Action::Complete | Action::Send)) => {
                 let Some(item) = items.get(popup.at.min(items.len() - 1)).cloned() else { return false };
                 let (sigil, exact) = (popup.token.sigil, popup.token.rest == item.value);
                 // Enter on what is there in full sends it.
-                if key.code == Code::Enter && exact && !item.is_dir {
+                if action == Action::Send && exact && !item.is_dir {
                     self.popup = None;
                     return false;
                 }

@@ -15,19 +15,21 @@ enum Knob {
     Theme,
     Plain,
     Mouse,
+    Vi,
 }
 
 /// What a knob with two places can be.
 const SWITCH: [&str; 2] = ["off", "on"];
 
 impl Knob {
-    const ALL: [Knob; 3] = [Knob::Theme, Knob::Plain, Knob::Mouse];
+    const ALL: [Knob; 4] = [Knob::Theme, Knob::Plain, Knob::Mouse, Knob::Vi];
 
     fn name(self) -> &'static str {
         match self {
             Knob::Theme => "theme",
             Knob::Plain => "plain",
             Knob::Mouse => "mouse",
+            Knob::Vi => "vi",
         }
     }
 
@@ -35,6 +37,7 @@ impl Knob {
         match self {
             Knob::Theme => "colours",
             Knob::Plain => "labelled lines for a screen reader",
+            Knob::Vi => "the composer's keys as in vi",
             Knob::Mouse => "the wheel scrolls; Shift selects text",
         }
     }
@@ -43,7 +46,7 @@ impl Knob {
     fn choices(self) -> Vec<&'static str> {
         match self {
             Knob::Theme => ThemeName::ALL.map(ThemeName::as_str).to_vec(),
-            Knob::Plain | Knob::Mouse => SWITCH.to_vec(),
+            Knob::Plain | Knob::Mouse | Knob::Vi => SWITCH.to_vec(),
         }
     }
 
@@ -53,6 +56,7 @@ impl Knob {
             Knob::Theme => settings.theme.as_deref().unwrap_or(ThemeName::default().as_str()),
             Knob::Plain => switch(settings.plain),
             Knob::Mouse => switch(settings.mouse),
+            Knob::Vi => switch(settings.vi),
         }
     }
 
@@ -61,6 +65,7 @@ impl Knob {
             Knob::Theme => settings.theme = Some(value.to_owned()),
             Knob::Plain => settings.plain = value == "on",
             Knob::Mouse => settings.mouse = value == "on",
+            Knob::Vi => settings.vi = value == "on",
         }
     }
 }
@@ -134,6 +139,7 @@ impl App {
             self.setup.plain = false;
         }
         self.theme = theme_of(&self.setup);
+        self.composer.set_vi(self.setup.settings.vi);
         self.doing.push(Do::SaveSettings(self.setup.settings.clone()));
         self.say(format!("{} is `{value}`: {}", knob.name(), knob.says()));
     }

@@ -155,12 +155,13 @@ impl App {
             };
             return Line::from(Span::styled(text, self.theme.style(Role::Warn)));
         }
+        let mut spans: Vec<Span<'static>> = self.vi_mode().into_iter().collect();
+        let mut used: usize = spans.iter().map(Span::width).sum();
         if let Some((text, _)) = &self.said {
             let text = Span::styled(clean(text), self.theme.style(Role::Warn));
-            return fit(vec![text], width);
+            spans.extend(fit(vec![text], width.saturating_sub(u16::try_from(used).unwrap_or(0))).spans);
+            return Line::from(spans);
         }
-        let mut spans = Vec::new();
-        let mut used = 0;
         for (action, says) in self.useful() {
             let Some(bound) = self.setup.keys.key_of(action) else { continue };
             let (bound, says) = (bound.to_string(), format!(" {says}  "));
@@ -172,6 +173,13 @@ impl App {
             spans.push(Span::styled(says, dim));
         }
         Line::from(spans)
+    }
+
+    /// Which mode it is, and what of a command was typed.
+    fn vi_mode(&self) -> Option<Span<'static>> {
+        let (mode, typed) = self.composer.vi().filter(|_| self.place() == Place::Composer)?;
+        let typed = if typed.is_empty() { String::new() } else { format!(" {}", clean(typed)) };
+        Some(Span::styled(format!("{}{typed}  ", mode.word()), self.theme.style(Role::Accent)))
     }
 
     /// The most useful first.
@@ -292,14 +300,16 @@ fn over_keys(over: &Over, looks_on: bool) -> Vec<(Action, &'static str)> {
             };
             orders(&[keys, &[(Action::Choose, "attach")]].concat())
         }
-        Over::Settings(_) => orders(&[(Action::Choose, "change"), (Action::Down, "next")]),
+        Over::Settings(_) => {
+            orders(&[(Action::Choose, "change"), (Action::Left, "back"), (Action::Down, "next")])
+        }
         Over::List(list) => match list.kind {
             ListKind::Models => orders(&[(Action::Choose, "use")]),
             ListKind::Skills => orders(&[(Action::Choose, "into the composer")]),
             ListKind::Held => orders(&[(Action::Choose, "do it"), (Action::Down, "down")]),
             ListKind::Rewind { .. } => orders(&[(Action::Choose, "back to it")]),
         },
-        Over::Diff(_) => orders(&[(Action::Down, "scroll"), (Action::Complete, "next file")]),
+        Over::Diff(_) => orders(&[(Action::Down, "scroll"), (Action::Right, "next file")]),
         Over::Help(_) | Over::Tasks(_) | Over::Context { .. } | Over::Text { .. } => {
             orders(&[(Action::Down, "scroll")])
         }
