@@ -213,6 +213,16 @@ fn first(desk: Desk, named: Named, made: Made) -> Result<NewSession, Failure> {
     })
 }
 
+/// What a pod in this directory may touch: what is declared, else the workspace.
+pub(crate) fn scope_here(cwd: &Path, declared: &ScopeSection) -> Result<Scope, Failure> {
+    let mut scope = Scope::write(text(&Surroundings::workspace(cwd))?);
+    if !declared.allow.is_empty() {
+        scope.allow.clone_from(&declared.allow);
+    }
+    scope.deny.clone_from(&declared.deny);
+    Ok(scope)
+}
+
 /// Where the pod works, and what it may touch.
 struct Desk {
     cwd: PathBuf,
@@ -232,11 +242,7 @@ impl Desk {
         if place == Place::Clone {
             return Desk::in_a_clone(cwd, (home, declared), name, session);
         }
-        let mut scope = Scope::write(text(&Surroundings::workspace(cwd))?);
-        if !declared.allow.is_empty() {
-            scope.allow.clone_from(&declared.allow);
-        }
-        scope.deny.clone_from(&declared.deny);
+        let mut scope = scope_here(cwd, declared)?;
         if place == Place::ReadOnly {
             scope.allow.iter_mut().for_each(|rule| rule.permission = Permission::Read);
         }

@@ -8,6 +8,7 @@ mod attach;
 mod budget;
 mod card;
 mod chorus;
+mod completing;
 mod config;
 mod create;
 mod desk;

@@ -69,6 +69,10 @@ impl Here {
         input.into_iter().flat_map(one).collect()
     }
 
+    pub(crate) fn places(self) -> Places {
+        self.places
+    }
+
     pub(crate) fn shelf(&self) -> &Shelf {
         self.shelf.get_or_init(|| self.places.shelf())
     }

@@ -8,7 +8,7 @@ use minke_protocol::{
     QueueState, Refusal, ReplyData, RewindTarget, RewindTargets, Snapshot, StatusReply, reply,
 };
 use minke_record::{Content, ErrorCode, Item, Position, Route, Text};
-use minke_references::Wanted;
+use minke_references::{References, Wanted};
 use minke_session::{Reader, StoreError};
 use std::ops::ControlFlow;
 
@@ -160,6 +160,15 @@ pub(crate) fn rewind_targets(library: &Library, id: Option<Id>) -> Option<Arc<st
 
 /// The answer to `list_completions`: a reply, or the event for a client without ids.
 pub(crate) fn completions(library: &Library, list: &ListCompletions, id: Option<Id>) -> Option<Arc<str>> {
+    let completions = completed(library.references(), list);
+    Some(match id {
+        Some(id) => reply(id, ReplyData::ok(&completions)),
+        None => Frame::one(Event::Completions(completions)).line(),
+    })
+}
+
+/// What could be meant.
+pub(crate) fn completed(references: &References, list: &ListCompletions) -> Completions {
     let wanted = match list.kind {
         CompletionKind::File => Wanted::File,
         CompletionKind::Knowledge => Wanted::Knowledge,
@@ -167,11 +176,7 @@ pub(crate) fn completions(library: &Library, list: &ListCompletions, id: Option<
         CompletionKind::Skill => Wanted::Skill,
         CompletionKind::Command => Wanted::Command,
     };
-    let found = library.references().complete(wanted, &list.prefix).into_iter();
+    let found = references.complete(wanted, &list.prefix).into_iter();
     let entries = found.map(|found| Completion { value: found.value, is_dir: found.is_dir }).collect();
-    let completions = Completions { kind: list.kind, entries };
-    Some(match id {
-        Some(id) => reply(id, ReplyData::ok(&completions)),
-        None => Frame::one(Event::Completions(completions)).line(),
-    })
+    Completions { kind: list.kind, entries }
 }

@@ -93,7 +93,7 @@ impl Kit {
 }
 
 /// Secrets of the person, and everything of ours that is not this pod's own.
-fn masked(paths: &Paths) -> Vec<PathBuf> {
+pub(crate) fn masked(paths: &Paths) -> Vec<PathBuf> {
     let home = std::env::home_dir().map(|home| minke_policy::secrets(&home.to_string_lossy()));
     let secrets = home.unwrap_or_default().into_iter().map(PathBuf::from);
     let ours = [&paths.config, &paths.state, &paths.runtime].into_iter().cloned();
@@ -132,17 +132,17 @@ fn files_config(making: &Making<'_>) -> FilesConfig {
         tmp_dir: Some(dirs.tmp.clone()),
         tmp_read_only: !manifest.sandbox.writable_tmp,
         output: Some(dirs.output.clone()),
-        readable: beside(making),
+        readable: beside(making.scope, making.skills),
         masked: masked(paths),
         lifted: lifted(making),
     }
 }
 
 /// Directories of skills that the scope does not reach, and that are read all the same.
-fn beside(making: &Making<'_>) -> Vec<PathBuf> {
-    let reached = |dir: &Path| minke_policy::level(making.scope, &dir.to_string_lossy()) >= Level::Read;
-    let outside = making.skills.iter().filter(|skill| skill.level != minke_references::Level::Project);
-    let usable = outside.filter(|skill| reaches(making.scope, skill) && !reached(&skill.dir));
+pub(crate) fn beside(scope: &Scope, skills: &[Skill]) -> Vec<PathBuf> {
+    let reached = |dir: &Path| minke_policy::level(scope, &dir.to_string_lossy()) >= Level::Read;
+    let outside = skills.iter().filter(|skill| skill.level != minke_references::Level::Project);
+    let usable = outside.filter(|skill| reaches(scope, skill) && !reached(&skill.dir));
     usable.map(|skill| skill.dir.clone()).collect()
 }
 
@@ -184,7 +184,8 @@ fn commands_config(making: &Making<'_>, files: &Arc<Files>) -> CommandsConfig {
         env: EnvRules { pass: sandbox.env.pass.clone(), set: sandbox.env.set.clone() },
     };
     let (files, cover) = (Arc::clone(files), Arc::clone(cover));
-    let skills: Vec<ScopeRule> = beside(making).iter().map(|dir| read_rule(dir)).collect();
+    let skills: Vec<ScopeRule> =
+        beside(making.scope, making.skills).iter().map(|dir| read_rule(dir)).collect();
     CommandsConfig {
         tier,
         // The scope is one live value, and the files hold it.
@@ -212,7 +213,7 @@ fn own(making: &Making<'_>) -> Scope {
     if tier.moves_tmp() {
         allow.push(rule(Path::new(SHOWN_TMP), tmp));
     }
-    allow.extend(beside(making).iter().map(|dir| read_rule(dir)));
+    allow.extend(beside(making.scope, making.skills).iter().map(|dir| read_rule(dir)));
     Scope { allow, deny: Vec::new() }
 }
 

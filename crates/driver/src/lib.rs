@@ -4,6 +4,7 @@
 //! does. It has no opinions: an `if` about meaning belongs in `pod`, an `if` about the outside in a hand.
 
 mod answers;
+mod beforehand;
 mod boot;
 mod bounded;
 mod calls;
@@ -42,6 +43,7 @@ mod web;
 mod wire;
 mod words;
 
+pub use beforehand::Beforehand;
 pub use routes::wanted;
 pub use rules::{FILE as POLICY_FILE, Loaded, MANAGED, RuleFiles, RulesError};
 pub use web::secret_variables;

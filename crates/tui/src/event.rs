@@ -79,6 +79,22 @@ impl Key {
         Key { ctrl: true, ..Key::char(letter) }
     }
 
+    /// As it is written in a sentence: `Ctrl-C`, `Enter`.
+    pub fn spoken(self) -> String {
+        let word = self.to_string();
+        // A letter alone is the key that it is.
+        if word.chars().count() == 1 {
+            return word;
+        }
+        let part = |part: &str| {
+            let mut letters = part.chars();
+            letters
+                .next()
+                .map_or_else(String::new, |first| format!("{}{}", first.to_uppercase(), letters.as_str()))
+        };
+        word.split('-').map(part).collect::<Vec<_>>().join("-")
+    }
+
     /// The letter, if that is what would be typed.
     pub fn typed(self) -> Option<char> {
         match self.code {

@@ -83,6 +83,7 @@ actions! {
     Rule = "answer-rule", Question, ["r"], "always, as a rule";
     Deny = "answer-deny", Question, ["n"], "no, with a note";
     Abort = "answer-abort", Question, ["x"], "no, and stop";
+    Words = "answer-words", Question, ["enter"], "answer in words";
     Previous = "previous", Block, ["up", "shift-tab"], "up";
     Next = "next", Block, ["down", "tab"], "down";
     Open = "open", Block, ["enter", "o"], "open or close";
@@ -177,16 +178,17 @@ impl Keys {
 
     /// The first key of an action, if it has one.
     pub fn key_of(&self, action: Action) -> Option<Key> {
-        let of = |word: &&str| {
-            word.parse().ok().filter(|key| self.bound.get(&(action.place(), *key)) == Some(&action))
-        };
-        let first = action.default_keys().iter().find_map(of);
-        first.or_else(|| self.bound.iter().find(|(_, bound)| **bound == action).map(|((_, key), _)| *key))
+        self.keys_of(action).into_iter().next()
     }
 
-    /// All keys of an action.
+    /// All keys of an action, the one that is shown first.
     pub fn keys_of(&self, action: Action) -> Vec<Key> {
-        self.bound.iter().filter(|(_, bound)| **bound == action).map(|((_, key), _)| *key).collect()
+        let defaults: Vec<Key> = action.default_keys().iter().filter_map(|word| word.parse().ok()).collect();
+        let rank = |key: &Key| defaults.iter().position(|default| default == key).unwrap_or(usize::MAX);
+        let bound = self.bound.iter().filter(|(_, bound)| **bound == action);
+        let mut keys: Vec<Key> = bound.map(|((_, key), _)| *key).collect();
+        keys.sort_by_key(rank);
+        keys
     }
 }
 

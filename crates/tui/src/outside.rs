@@ -6,6 +6,7 @@
 use std::path::PathBuf;
 use std::pin::Pin;
 
+use minke_protocol::{Completions, ListCompletions};
 use minke_record::{AskId, Decision, InputSegment, Item, Millis, SessionId};
 use minke_view::PodRow;
 
@@ -29,6 +30,8 @@ pub enum Question {
         words: String,
         everywhere: bool,
     },
+    /// What a pod that is begun here would complete.
+    Complete(ListCompletions),
     /// Models that can be had here.
     Models,
     /// What somebody who is new could begin with.
@@ -98,6 +101,7 @@ pub enum Answer {
     },
     Pods(Vec<PodRow>),
     Threads(Vec<ThreadRow>),
+    Completions(Completions),
     Models(Vec<ModelLine>),
     FirstRun(FirstRun),
     /// Somebody else writes where the new session was to work.

@@ -2,12 +2,12 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-use minke_protocol::{Frame, Method, ReplyData, RunMode};
+use minke_protocol::{Completion, CompletionKind, Completions, Frame, Method, ReplyData, RunMode};
 use minke_record::{Decision, InputSegment, SessionId};
 use minke_tui::panes::ThreadRow;
 use minke_tui::{
-    Answer, App, Do, FirstRun, Key, Link, ModelLine, Msg, Question, Settings, Setup, TermEvent, Trouble,
-    Where,
+    Answer, App, Do, FirstRun, Key, Keys, Link, ModelLine, Msg, Question, Settings, Setup, TermEvent,
+    Trouble, Where,
 };
 use minke_view::PodRow;
 use ratatui::Terminal;
@@ -43,7 +43,11 @@ impl Room {
 
     /// Attached to an idle pod that has said hello.
     fn attached() -> Room {
-        let mut room = Room::new(Setup { seed: "t".into(), ..Setup::default() });
+        Room::attached_with(Setup { seed: "t".into(), ..Setup::default() })
+    }
+
+    fn attached_with(setup: Setup) -> Room {
+        let mut room = Room::new(setup);
         room.orders = room.app.attach(session(), room.now);
         assert_eq!(room.orders, [Do::Attach { session: session(), again: false }]);
         room.orders.clear();
@@ -987,4 +991,75 @@ fn a_step_back_in_the_composer_has_a_key() {
     room.shows("> one two");
     room.press("alt-_");
     room.shows("there is nothing to do again");
+}
+
+#[test]
+fn before_a_pod_lives_the_program_around_completes() {
+    let mut room = Room::new(Setup::default());
+    room.orders = room.app.open(room.now);
+    room.write("see @no");
+    let asked = |order: &Do| match order {
+        Do::Ask { token, question: Question::Complete(list) } => Some((*token, list.clone())),
+        _ => None,
+    };
+    let (token, list) = room.ordered().iter().rev().find_map(asked).unwrap();
+    assert_eq!((list.kind, list.prefix.as_str()), (CompletionKind::File, "no"));
+    let entries = vec![Completion { value: "notes".into(), is_dir: true }];
+    let found = Completions { kind: CompletionKind::File, entries };
+    room.msg(Msg::Told { token, result: Box::new(Ok(Answer::Completions(found))) });
+    room.shows("> @notes");
+    room.press("tab");
+    room.shows("> see @notes/");
+    for (typed, kinds) in [
+        (" #a", vec![CompletionKind::Knowledge]),
+        ("/a", vec![CompletionKind::Workflow, CompletionKind::Skill]),
+    ] {
+        if typed.starts_with('/') {
+            room.press("ctrl-u");
+        }
+        room.ordered();
+        room.write(typed);
+        let lists: Vec<_> = room.ordered().iter().filter_map(asked).map(|(_, list)| list).collect();
+        let asked: Vec<CompletionKind> =
+            lists.iter().filter(|list| list.prefix == "a").map(|list| list.kind).collect();
+        assert_eq!(asked, kinds, "{typed}");
+    }
+}
+
+#[test]
+fn every_key_can_be_another_and_is_named_where_it_counts() {
+    let file = "answer-once = \"j\"\nanswer-deny = \"k\"\nanswer-rule = []\nsend = \"f5\"\nleave = \"f10\"\n\
+                copy = \"w\"\nlist-stop = \"f8\"\nolder = \"f6\"\nnewer = \"f7\"\ncomplete = \"f9\"\nlist-right = \"f4\"\n";
+    let (keys, problems) = Keys::read(file);
+    assert_eq!(problems, Vec::<String>::new());
+    let mut room = Room::attached_with(Setup { keys, seed: "t".into(), ..Setup::default() });
+    room.asks();
+    room.now += 1_000;
+    room.shows("j once   a this session   k no, with a note   x end the run");
+    room.shows("j yes, once");
+    room.press("j");
+    let (_, method) = room.sent();
+    assert!(matches!(&method, Method::Answer(answer) if answer.decision == Decision::Approved), "{method:?}");
+    room.press("f10");
+    room.shows("F10 again leaves");
+    room.now += 5_000;
+    room.msg(Msg::Tick);
+    // The pop-up's keys are those of the composer.
+    room.write("/t");
+    room.shows("> /tasks");
+    room.press("f7");
+    room.shows("  /tasks");
+    room.press("f6");
+    room.shows("> /tasks");
+    room.press("ctrl-u");
+    room.write("/sett");
+    room.press("f9");
+    room.shows("> /settings");
+    room.press("f5");
+    room.shows("Settings");
+    room.press("f4");
+    assert_eq!(room.set().theme.as_deref(), Some("dark"));
+    room.press("esc");
+    room.status("paused");
+    room.shows("F5 goes on");
 }

@@ -9,12 +9,13 @@ mod models;
 mod texts;
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use minke_client::{Delivered, Delivery, Home, deliver, launch, reach};
+use minke_driver::Beforehand;
 use minke_host::Engine;
-use minke_protocol::{ClientInfo, Detail, Method, Run, RunMode};
+use minke_protocol::{ClientInfo, Detail, ListCompletions, Method, Run, RunMode};
 use minke_record::{Actor, InputSegment, Millis, Scope, SessionId};
 use minke_registry::Runtime;
 use minke_tui::{Answer, Asking, Left, Outside, Question, Start, Trouble, Where};
@@ -101,6 +102,7 @@ async fn show(
         screen: *screen,
         folds: Arc::new(Mutex::new(Folds::default())),
         inbox: Arc::default(),
+        beforehand: OnceLock::new(),
     };
     let start = Start {
         cwd: around.cwd.clone(),
@@ -143,6 +145,8 @@ struct Face {
     engine: Engine,
     folds: Arc<Mutex<Folds>>,
     inbox: Arc<Mutex<Inbox>>,
+    /// What could be referred to here, once it was asked for.
+    beforehand: OnceLock<Arc<Beforehand>>,
 }
 
 impl Outside for Face {
@@ -174,6 +178,7 @@ impl Face {
             Question::Launch { input, model, place } => self.launch(input, model, place).await,
             Question::Pods => self.pods().await,
             Question::Threads { words, everywhere } => self.threads(&words, everywhere).await,
+            Question::Complete(list) => self.complete(list).await,
             Question::Models => self.models(),
             Question::FirstRun => self.first_run(),
             Question::Local => self.local().await,
@@ -302,6 +307,19 @@ impl Face {
             Delivered::Visited { pod, .. } => (pod, false),
         };
         Ok(Answer::Done(format!("{} {pod}", if queued { "queued at" } else { "told" })))
+    }
+
+    /// As the pod that would be begun here completes it.
+    async fn complete(&self, list: ListCompletions) -> Result<Answer, Failure> {
+        let beforehand = match self.beforehand.get() {
+            Some(beforehand) => Arc::clone(beforehand),
+            None => {
+                let looked = Arc::new(crate::completing::beforehand(&self.around)?);
+                Arc::clone(self.beforehand.get_or_init(|| looked))
+            }
+        };
+        let found = self.beside("completions", move || Ok(beforehand.complete(&list))).await?;
+        Ok(Answer::Completions(found))
     }
 
     /// What takes its time and waits for nobody, beside the keys.

@@ -10,7 +10,7 @@ use super::over::Over;
 use super::talk::Wire;
 use super::{App, Do, ESCAPE_TWICE_MS, Focus, PAUSING, Pending, RESUMING, TWICE_MS};
 use crate::composer::Heard;
-use crate::event::{Code, Key};
+use crate::event::Key;
 use crate::keys::{Action, Place};
 use crate::outside::Where;
 
@@ -40,13 +40,6 @@ impl App {
 
     /// A key that means nothing else is typed.
     fn type_key(&mut self, key: Key) {
-        // Enter opens the field for an answer in words.
-        if let (Focus::Question(ask), Code::Enter) = (self.focus, key.code) {
-            if self.talk.as_ref().is_some_and(|talk| talk.wants_text(ask)) {
-                self.note(ask, Decision::Answered);
-            }
-            return;
-        }
         if self.focus != Focus::Composer {
             if key.typed().is_none() {
                 return;
@@ -102,6 +95,7 @@ impl App {
             Action::Rule => self.answer(Decision::ApprovedRule),
             Action::Deny => self.answer(Decision::Denied),
             Action::Abort => self.answer(Decision::Abort),
+            Action::Words => self.answer_in_words(),
             Action::Previous => self.select(false),
             Action::Next => self.select(true),
             Action::Open => self.toggle(),
@@ -187,7 +181,7 @@ impl App {
         if talk.is_running() {
             self.send(Method::Pause(Detail::default()), Pending::Told(PAUSING));
         } else {
-            self.say("Esc again: back to an earlier input");
+            self.say(format!("{} again: back to an earlier input", self.spoken(Action::Pause)));
         }
     }
 

@@ -54,6 +54,14 @@ impl App {
         }
     }
 
+    /// Opens the field for an answer in words.
+    pub(super) fn answer_in_words(&mut self) {
+        let Focus::Question(ask) = self.focus else { return };
+        if self.talk.as_ref().is_some_and(|talk| talk.wants_text(ask)) && !self.is_startled() {
+            self.note(ask, Decision::Answered);
+        }
+    }
+
     /// A question that has just come up was not what the key was meant for.
     pub(super) fn is_startled(&mut self) -> bool {
         let startled = self.now < self.asked_at + STARTLED_MS;

@@ -172,26 +172,42 @@ impl App {
             || (self.over.is_none() && self.focus == Focus::Composer && !self.setup.looks_on);
         let role = if active { Role::Accent } else { Role::Dim };
         frame.render_widget(Span::styled(prompt.to_owned(), self.theme.style(role)), mark);
-        let hint = match (&self.noting, &self.talk) {
-            _ if self.setup.looks_on => "you only look on: Tab goes to the next pod",
-            _ if self.line.is_some() => self.line.as_ref().map(super::line::Line::hint).unwrap_or_default(),
-            (Some(noting), _) if noting.decision.approves() => "your answer",
-            (Some(_), _) => "why not? (may be empty)",
-            (None, Some(_)) if matches!(self.focus, Focus::Question(_)) => {
-                "the question above waits for a key"
-            }
-            (None, Some(talk)) if talk.is_running() && area.width < 60 => "Enter queues, Alt-S steers",
-            (None, Some(talk)) if talk.is_running() => {
-                "say something: Enter queues, Ctrl-Enter or Alt-S steers"
-            }
-            (None, Some(talk)) if talk.is_paused() => "paused: Enter goes on, or say more",
-            (None, Some(_)) => "say something",
-            (None, None) => "what is to be done?",
-        };
+        let hint = self.hint(area.width);
         let text = self.theme.style(Role::Text);
         let dim = self.theme.style(Role::Dim);
         let selected = self.theme.style(Role::Selected);
-        self.composer.draw(frame, field, Placed { hint, text, dim, selected, cursor: active });
+        self.composer.draw(frame, field, Placed { hint: &hint, text, dim, selected, cursor: active });
+    }
+
+    /// What stands in an empty composer.
+    fn hint(&self, width: u16) -> String {
+        let send = || self.spoken(Action::Send);
+        if self.setup.looks_on {
+            return format!("you only look on: {} goes to the next pod", self.spoken(Action::Complete));
+        }
+        if let Some(line) = &self.line {
+            return line.hint().to_owned();
+        }
+        match (&self.noting, &self.talk) {
+            (Some(noting), _) if noting.decision.approves() => "your answer".to_owned(),
+            (Some(_), _) => "why not? (may be empty)".to_owned(),
+            (None, Some(_)) if matches!(self.focus, Focus::Question(_)) => {
+                "the question above waits for a key".to_owned()
+            }
+            (None, Some(talk)) if talk.is_running() => {
+                let keys = self.setup.keys.keys_of(Action::Steer);
+                let narrow = width < 60;
+                // The last one is the one that every terminal can tell.
+                let keys = keys.iter().rev().take(if narrow { 1 } else { 2 }).rev();
+                let steer = keys.map(|key| key.spoken()).collect::<Vec<_>>().join(" or ");
+                let steer = if steer.is_empty() { String::new() } else { format!(", {steer} steers") };
+                let say = if narrow { "" } else { "say something: " };
+                format!("{say}{} queues{steer}", send())
+            }
+            (None, Some(talk)) if talk.is_paused() => format!("paused: {} goes on, or say more", send()),
+            (None, Some(_)) => "say something".to_owned(),
+            (None, None) => "what is to be done?".to_owned(),
+        }
     }
 
     fn draw_popup(&self, frame: &mut Frame<'_>, body: Rect) {

@@ -43,9 +43,9 @@ pub use msg::{Do, Link, Msg};
 use crate::composer::{Composer, Draft};
 use crate::event::{Key, TermEvent};
 use crate::keep::Settings;
-use crate::keys::{Keys, Place};
+use crate::keys::{Action, Keys, Place};
 use crate::outside::{FirstRun, ModelLine, Question};
-use crate::paint::{Theme, ThemeName};
+use crate::paint::{CardKeys, Theme, ThemeName};
 use crate::panes::{AskRow, ThreadRow};
 use line::Line;
 use orders::Waiting;
@@ -339,6 +339,11 @@ impl App {
         self.doing.push(Do::Attach { session, again: false });
     }
 
+    /// The key of an action as a sentence names it; without one, what `keys.toml` calls it.
+    fn spoken(&self, action: Action) -> String {
+        self.setup.keys.key_of(action).map_or_else(|| format!("`{}`", action.name()), Key::spoken)
+    }
+
     /// Where keys count now.
     fn place(&self) -> Place {
         match (&self.over, self.focus) {
@@ -368,9 +373,20 @@ impl App {
 }
 
 fn theme_of(setup: &Setup) -> Theme {
-    if setup.settings.plain || setup.plain {
-        return Theme::plain();
-    }
     let wished = setup.settings.theme.as_deref().and_then(ThemeName::named).unwrap_or_default();
-    Theme::new(if setup.no_color { ThemeName::None } else { wished })
+    let theme = match (setup.settings.plain || setup.plain, setup.no_color) {
+        (true, _) => Theme::plain(),
+        (false, true) => Theme::new(ThemeName::None),
+        (false, false) => Theme::new(wished),
+    };
+    let key = |action| setup.keys.key_of(action);
+    let keys = CardKeys {
+        once: key(Action::Once),
+        session: key(Action::Session),
+        rule: key(Action::Rule),
+        deny: key(Action::Deny),
+        abort: key(Action::Abort),
+        go_on: key(Action::Send),
+    };
+    Theme { keys, ..theme }
 }

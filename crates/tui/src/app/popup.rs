@@ -9,6 +9,7 @@ use super::{App, Focus, Pending};
 use crate::composer::Token;
 use crate::event::Key;
 use crate::keys::{Action, Place};
+use crate::outside::Question;
 
 /// What is shown at once.
 pub(super) const SHOWN: usize = 6;
@@ -78,7 +79,9 @@ impl App {
     }
 
     fn ask_completions(&mut self, token: &Token) {
-        if !self.talk.as_ref().is_some_and(Talk::is_joined) {
+        let joined = self.talk.as_ref().map(Talk::is_joined);
+        // One that does not listen at the moment is not asked; before there is one, somebody else knows.
+        if joined == Some(false) {
             return;
         }
         let kinds: &[CompletionKind] = match token.sigil {
@@ -89,7 +92,10 @@ impl App {
         for kind in kinds {
             let pending = Pending::Completions { sigil: token.sigil, rest: token.rest.clone() };
             let list = ListCompletions { kind: *kind, prefix: token.rest.clone() };
-            self.send(Method::ListCompletions(list), pending);
+            match joined {
+                Some(_) => self.send(Method::ListCompletions(list), pending),
+                None => self.ask(Question::Complete(list), pending),
+            }
         }
     }
 

@@ -141,6 +141,9 @@ impl App {
         self.theme = theme_of(&self.setup);
         self.composer.set_vi(self.setup.settings.vi);
         self.doing.push(Do::SaveSettings(self.setup.settings.clone()));
-        self.say(format!("{} is `{value}`: {}", knob.name(), knob.says()));
+        self.say(match knob {
+            Knob::Theme => format!("the theme is `{value}`"),
+            Knob::Plain | Knob::Mouse | Knob::Vi => format!("{} is {value}: {}", knob.name(), knob.says()),
+        });
     }
 }

@@ -109,8 +109,8 @@ impl App {
             return (doing.clone(), Role::Warn);
         }
         match talk.wire {
-            Wire::Stopped => return ("stopped: Enter starts it".to_owned(), Role::Dim),
-            Wire::Dead => return ("dead: Enter starts it".to_owned(), Role::Error),
+            Wire::Stopped => return (format!("stopped: {} starts it", self.spoken(Action::Send)), Role::Dim),
+            Wire::Dead => return (format!("dead: {} starts it", self.spoken(Action::Send)), Role::Error),
             Wire::Again => return ("starting again".to_owned(), Role::Warn),
             Wire::Joined => {}
         }
@@ -149,10 +149,8 @@ impl App {
         let key = self.theme.style(Role::Key);
         let dim = self.theme.style(Role::Dim);
         if self.is_leaving() {
-            let text = match &self.talk {
-                Some(_) => "Ctrl-C again leaves; the pod goes on",
-                None => "Ctrl-C again leaves",
-            };
+            let on = if self.talk.is_some() { "; the pod goes on" } else { "" };
+            let text = format!("{} again leaves{on}", self.spoken(Action::Leave));
             return Line::from(Span::styled(text, self.theme.style(Role::Warn)));
         }
         let mut spans: Vec<Span<'static>> = self.vi_mode().into_iter().collect();
@@ -300,9 +298,7 @@ fn over_keys(over: &Over, looks_on: bool) -> Vec<(Action, &'static str)> {
             };
             orders(&[keys, &[(Action::Choose, "attach")]].concat())
         }
-        Over::Settings(_) => {
-            orders(&[(Action::Choose, "change"), (Action::Left, "back"), (Action::Down, "next")])
-        }
+        Over::Settings(_) => orders(&[(Action::Choose, "change"), (Action::Down, "next")]),
         Over::List(list) => match list.kind {
             ListKind::Models => orders(&[(Action::Choose, "use")]),
             ListKind::Skills => orders(&[(Action::Choose, "into the composer")]),

@@ -201,6 +201,10 @@ impl App {
                     _ => self.keep_chosen(|app| app.threads = threads),
                 }
             }
+            (Answer::Completions(found), Pending::Completions { sigil, rest }) => {
+                self.completions(sigil, &rest, found);
+            }
+            (Answer::Completions(_), _) => {}
             (Answer::Models(models), _) => self.show_models(models),
             (Answer::FirstRun(found), _) => self.found_first(found),
             (Answer::Asks(rows), _) => self.show_asks(rows),

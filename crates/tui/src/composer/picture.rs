@@ -103,6 +103,8 @@ impl Composer {
             Position { x: x.min(area.right().saturating_sub(1)), y: y.min(area.bottom().saturating_sub(1)) }
         };
         if self.field.text().is_empty() {
+            // Behind the cursor's place.
+            let area = Rect { x: area.x.saturating_add(1), width: area.width.saturating_sub(1), ..area };
             frame.render_widget(Span::styled(place.hint.to_owned(), place.dim), area);
         }
         for cell in laid.cells.iter().filter(|cell| (top..top + high).contains(&cell.row)) {

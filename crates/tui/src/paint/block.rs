@@ -168,9 +168,9 @@ fn notice(notice: &Notice, width: u16, theme: &Theme) -> Vec<Line<'static>> {
 fn ended(ended: &Ended, width: u16, theme: &Theme) -> Vec<Line<'static>> {
     let role = if ended.result == "error" { Role::Error } else { Role::Warn };
     let mut text = ended_words(ended);
-    if let Some(next) = what_next(ended) {
+    if let Some(next) = what_next(ended, theme) {
         text.push('\n');
-        text.push_str(next);
+        text.push_str(&next);
     }
     marked("■ ", role, &Clean::words(&text), width, theme)
 }
@@ -189,8 +189,9 @@ pub(super) fn ended_words(ended: &Ended) -> String {
     if ended.reason.is_empty() { what.to_owned() } else { format!("{what}: {}", ended.reason) }
 }
 
-pub(super) fn what_next(ended: &Ended) -> Option<&'static str> {
-    ended.resumable.then_some("Enter with nothing typed goes on; or say what to do instead")
+pub(super) fn what_next(ended: &Ended, theme: &Theme) -> Option<String> {
+    let key = theme.keys.go_on.filter(|_| ended.resumable)?;
+    Some(format!("{} with nothing typed goes on; or say what to do instead", key.spoken()))
 }
 
 /// A line in between, with a mark before it; what follows its first line is dim.

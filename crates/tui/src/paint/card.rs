@@ -13,6 +13,7 @@ use super::diff::{self, diff};
 use super::harmless::Clean;
 use super::theme::{Role, Theme};
 use super::wrap::{Before, Break, Piece, columns, cut, indent, room, wrap};
+use crate::event::{Code, Key};
 
 /// Rows of a command or a diff before the card is opened.
 const ROWS: usize = 20;
@@ -22,14 +23,44 @@ const NAMED: usize = 8;
 /// What stands between two choices.
 const BETWEEN: &str = "   ";
 
-/// The keys of a card and what each answers.
-pub const KEYS: [(char, Decision, &str); 5] = [
-    ('y', Decision::Approved, "once"),
-    ('a', Decision::ApprovedForSession, "this session"),
-    ('r', Decision::ApprovedRule, "always"),
-    ('n', Decision::Denied, "no, with a note"),
-    ('x', Decision::Abort, "end the run"),
-];
+/// The keys that cards name, as the person has them; none for what has no key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct CardKeys {
+    pub once: Option<Key>,
+    pub session: Option<Key>,
+    pub rule: Option<Key>,
+    pub deny: Option<Key>,
+    pub abort: Option<Key>,
+    /// What goes on with a run that was paused.
+    pub go_on: Option<Key>,
+}
+
+impl Default for CardKeys {
+    fn default() -> CardKeys {
+        let letter = |letter| Some(Key::char(letter));
+        CardKeys {
+            once: letter('y'),
+            session: letter('a'),
+            rule: letter('r'),
+            deny: letter('n'),
+            abort: letter('x'),
+            go_on: Some(Key::plain(Code::Enter)),
+        }
+    }
+}
+
+impl CardKeys {
+    /// What each of them answers.
+    fn answers(&self) -> [(Option<Key>, Decision, &'static str); 5] {
+        [
+            (self.once, Decision::Approved, "once"),
+            (self.session, Decision::ApprovedForSession, "this session"),
+            (self.rule, Decision::ApprovedRule, "always"),
+            (self.deny, Decision::Denied, "no, with a note"),
+            (self.abort, Decision::Abort, "end the run"),
+        ]
+    }
+}
 
 pub(super) fn ask(block: (&AskCard, Millis), width: u16, theme: &Theme, open: bool) -> Vec<Line<'static>> {
     let (card, asked) = block;
@@ -160,35 +191,36 @@ fn named(all: &[String]) -> String {
     text
 }
 
-/// The keys that answer this question, in their order.
-pub(super) fn choices(card: &AskCard) -> Vec<(String, String)> {
+/// The keys that answer this question, in their order. What has no key is not offered.
+pub(super) fn choices(card: &AskCard, keys: &CardKeys) -> Vec<(String, String)> {
     if card.ask.ask == AskKind::Approval {
         let offered = |decision: &Decision| card.ask.options.iter().any(|option| option == decision.as_str());
-        let choice = |(key, decision, told): &(char, Decision, &str)| {
-            let rule = card.ask.subject.always.as_deref().filter(|_| *decision == Decision::ApprovedRule);
-            let told = rule.map_or_else(|| (*told).to_owned(), |rule| format!("{told}: {rule}"));
-            (key.to_string(), told)
+        let choice = |(key, decision, told): (Option<Key>, Decision, &str)| {
+            let rule = card.ask.subject.always.as_deref().filter(|_| decision == Decision::ApprovedRule);
+            let told = rule.map_or_else(|| told.to_owned(), |rule| format!("{told}: {rule}"));
+            Some((key?.to_string(), told))
         };
-        return KEYS.iter().filter(|(_, decision, _)| offered(decision)).map(choice).collect();
+        return keys
+            .answers()
+            .into_iter()
+            .filter(|(_, decision, _)| offered(decision))
+            .filter_map(choice)
+            .collect();
     }
-    let mut all: Vec<_> = card
-        .ask
-        .options
-        .iter()
-        .enumerate()
-        .map(|(at, option)| ((at + 1).to_string(), option.clone()))
-        .collect();
-    if all.is_empty() {
-        all.push(("y".to_owned(), "answer in words".to_owned()));
-    }
-    all.push(("n".to_owned(), "no answer".to_owned()));
-    all.push(("x".to_owned(), "end the run".to_owned()));
+    let numbered =
+        card.ask.options.iter().enumerate().map(|(at, option)| ((at + 1).to_string(), option.clone()));
+    let mut all: Vec<_> = numbered.collect();
+    let words = all.is_empty().then_some((keys.once, "answer in words"));
+    let others = [words, Some((keys.deny, "no answer")), Some((keys.abort, "end the run"))];
+    all.extend(
+        others.into_iter().flatten().filter_map(|(key, told)| Some((key?.to_string(), told.to_owned()))),
+    );
     all
 }
 
 fn keys(card: &AskCard, width: u16, theme: &Theme) -> Vec<Line<'static>> {
     let mut rows: Vec<Vec<Piece>> = Vec::new();
-    for (key, told) in choices(card) {
+    for (key, told) in choices(card, &theme.keys) {
         let choice = [
             Piece::new(Clean::exact_line(&key), theme.style(Role::Key)),
             Piece::own(" ", Style::new()),

@@ -19,7 +19,7 @@ mod theme;
 mod wrap;
 
 pub use block::{block, spaced};
-pub use card::KEYS;
+pub use card::CardKeys;
 pub use code::warm;
 pub use diff::{ROWS, counts, diff};
 pub use drawn::Drawn;

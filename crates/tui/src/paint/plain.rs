@@ -7,7 +7,7 @@ use ratatui::text::Line;
 
 use super::block::{amount, ended_words, first_words, left_out, what_next};
 use super::call::took;
-use super::card::{about, child_words, choices, end_words, facts, question};
+use super::card::{CardKeys, about, child_words, choices, end_words, facts, question};
 use super::harmless::Clean;
 use super::stream::Stream;
 use super::theme::Theme;
@@ -39,7 +39,7 @@ pub(super) fn block(block: &Block, width: u16, theme: &Theme, open: bool) -> Vec
         }
         Body::Thinking(words) => thinking(&mut lines, words, open),
         Body::Call(call) => call_lines(&mut lines, call, open),
-        Body::Ask(card) => ask(&mut lines, card, block.ts, open),
+        Body::Ask(card) => ask(&mut lines, (card, block.ts), &theme.keys, open),
         Body::Child(child) => {
             lines.words("child", &format!("{}: {}", child.name, child_words(child)));
         }
@@ -57,8 +57,8 @@ pub(super) fn block(block: &Block, width: u16, theme: &Theme, open: bool) -> Vec
         }
         Body::Ended(ended) => {
             lines.words("ended", &ended_words(ended));
-            if let Some(next) = what_next(ended) {
-                lines.words("next", next);
+            if let Some(next) = what_next(ended, theme) {
+                lines.words("next", &next);
             }
         }
     }
@@ -66,7 +66,7 @@ pub(super) fn block(block: &Block, width: u16, theme: &Theme, open: bool) -> Vec
 }
 
 /// A question; of one that is settled only what it was and how it ended.
-fn ask(lines: &mut Reader, card: &AskCard, asked: Millis, open: bool) {
+fn ask(lines: &mut Reader, (card, asked): (&AskCard, Millis), keys: &CardKeys, open: bool) {
     let pod = card.pod.as_ref().map(|pod| format!("{pod} asks: ")).unwrap_or_default();
     lines.words("question", &format!("{pod}{}", question(card)));
     let ended = end_words(card);
@@ -90,7 +90,7 @@ fn ask(lines: &mut Reader, card: &AskCard, asked: Millis, open: bool) {
     match ended {
         Some(told) => lines.words("answer", &told),
         None => {
-            for (key, told) in choices(card) {
+            for (key, told) in choices(card, keys) {
                 lines.exact("key", &format!("{key}: {told}"));
             }
         }

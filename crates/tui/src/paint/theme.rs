@@ -5,6 +5,8 @@
 
 use ratatui::style::{Color, Modifier, Style};
 
+use super::card::CardKeys;
+
 /// What a piece of text is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Role {
@@ -76,16 +78,18 @@ pub struct Theme {
     pub name: ThemeName,
     /// For screen readers: labelled lines, no frames, no marks that are read aloud for nothing.
     pub plain: bool,
+    /// The keys that cards name.
+    pub keys: CardKeys,
 }
 
 impl Theme {
     pub fn new(name: ThemeName) -> Theme {
-        Theme { name, plain: false }
+        Theme { name, ..Theme::default() }
     }
 
     /// The screen-reader mode.
     pub fn plain() -> Theme {
-        Theme { name: ThemeName::None, plain: true }
+        Theme { name: ThemeName::None, plain: true, ..Theme::default() }
     }
 
     /// How the whole screen looks where nothing is said; themes with colours of their own bring their background.

@@ -4,8 +4,8 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 
 use super::pick::Pick;
-use super::sheet::{Sheet, column};
-use crate::paint::{Clean, Piece, Role, Theme};
+use super::sheet::{Sheet, above, column, put};
+use crate::paint::{Clean, Piece, Role, Theme, cut};
 
 /// Something that can be chosen.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -58,21 +58,30 @@ impl Settings {
     }
 
     pub fn draw(&self, buf: &mut Buffer, area: Rect, theme: &Theme) {
-        let sheet = Sheet { title: "Settings", aside: "kept as soon as they are changed".to_owned(), theme };
+        let sheet = Sheet { title: "Settings", aside: "changes are kept".to_owned(), theme };
         let area = sheet.begin(buf, area);
-        sheet.rows(buf, area, (&self.pick, self.rows.len()), |at, width| {
-            self.rows.get(at).map(|row| pieces(row, width, theme)).unwrap_or_default()
+        let narrow = area.width < 50 && area.height > 3;
+        let rows = if narrow { area.height - 1 } else { area.height };
+        sheet.rows(buf, above(area, rows), (&self.pick, self.rows.len()), |at, width| {
+            self.rows.get(at).map(|row| pieces(row, width, narrow, theme)).unwrap_or_default()
         });
+        // Where there is no room beside it, what the chosen one is for stands below.
+        if let Some(row) = self.chosen().filter(|_| narrow) {
+            let says = [Piece::new(Clean::line(&row.says), theme.style(Role::Dim))];
+            put(buf, area, rows, cut(&says, area.width));
+        }
     }
 }
 
-fn pieces(row: &Setting, width: u16, theme: &Theme) -> Vec<Piece> {
+fn pieces(row: &Setting, width: u16, narrow: bool, theme: &Theme) -> Vec<Piece> {
     let dim = theme.style(Role::Dim);
     let name = if width < 50 { 12 } else { 20 };
     let mut out = column(&row.name, name, theme.style(Role::Text));
     out.push(Piece::own("  ", dim));
     out.extend(column(&row.value, 14, theme.style(Role::Accent)));
-    out.push(Piece::own("  ", dim));
-    out.push(Piece::new(Clean::line(&row.says), dim));
+    if !narrow {
+        out.push(Piece::own("  ", dim));
+        out.push(Piece::new(Clean::line(&row.says), dim));
+    }
     out
 }

@@ -20,7 +20,12 @@ pub(crate) fn screen((width, height): (u16, u16), draw: impl FnOnce(&mut Buffer,
             draw(frame.buffer_mut(), area);
         })
         .expect("memory takes it");
-    let buffer = terminal.backend().buffer();
+    seen(terminal.backend().buffer())
+}
+
+/// What a buffer shows.
+pub(crate) fn seen(buffer: &Buffer) -> String {
+    let Rect { width, height, .. } = buffer.area;
     let mut out = String::new();
     for y in 0..height {
         let mut line = String::new();
@@ -46,7 +51,7 @@ pub(crate) fn golden(name: &str, mut draw: impl FnMut(&mut Buffer, Rect, &Theme)
     compare(&format!("pane-{name}-plain"), &shown);
 }
 
-fn compare(name: &str, shown: &str) {
+pub(crate) fn compare(name: &str, shown: &str) {
     let file = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(format!("{name}.txt"));
     if std::env::var_os("MINKE_BLESS").is_some() {
         std::fs::write(&file, shown).expect("golden files can be written");
