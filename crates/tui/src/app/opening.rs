@@ -79,14 +79,13 @@ impl App {
         let newcomer =
             self.first_run.as_ref().is_some_and(|found| found.model.is_none()) && self.model.is_none();
         let mut lines = vec![Line::styled("Minke", heading)];
-        if newcomer {
-            lines.push(Line::styled("Which model is to be asked? Enter chooses; it is remembered.", dim));
-        } else {
-            lines.push(Line::styled(
-                "Say what is to be done, or choose a pod or a thread to go on with.",
-                dim,
-            ));
-        }
+        let says = match (newcomer, area.width >= 70) {
+            (true, true) => "Which model is to be asked? Enter chooses; it is remembered.",
+            (true, false) => "Which model is to be asked?",
+            (false, true) => "Say what is to be done, or choose a pod or a thread to go on with.",
+            (false, false) => "Say what is to be done, or choose.",
+        };
+        lines.push(Line::styled(says, dim));
         lines.push(Line::default());
         let many = u16::try_from(lines.len()).unwrap_or(0).min(area.height);
         for (y, line) in (area.y..area.y + many).zip(lines) {
