@@ -29,6 +29,8 @@ use crate::signals::Signals;
 use crate::terminal::Terminal;
 use crate::wake::{Joined, Joining, Reached, Told, Woken, at, heard, joined, next_event};
 
+/// How often a pod that went while it was being joined is reached again.
+const AGAIN: u32 = 3;
 /// At most so often: timers are late rather than early, and sixty frames a second are promised.
 const FRAME: Duration = Duration::from_millis(15);
 /// Frames of a pod that are folded before keys are looked at again.
@@ -302,16 +304,22 @@ impl<'a> Room<'a> {
     fn join(&mut self, question: Question, since: Option<Position>) {
         let outside = self.outside;
         self.joining = Some(Box::pin(async move {
-            let answer = outside.ask(question).await?;
-            let (session, name, socket) = match answer {
-                Answer::Reached { session, name, socket } => (session, name, socket),
-                Answer::Held(holder) => return Ok(Reached::Held(holder)),
-                _ => return Err(Trouble { what: "no pod was reached".to_owned(), hint: None }),
-            };
-            let link = Link::open(&socket, since, outside.introduction())
-                .await
-                .map_err(|e| Trouble { what: e.to_string(), hint: Some(e.hint().to_owned()) })?;
-            Ok(Reached::Joined(Joined { session, name, link }))
+            let mut answer = outside.ask(question).await?;
+            let mut again = AGAIN;
+            loop {
+                let (session, name, socket) = match answer {
+                    Answer::Reached { session, name, socket } => (session, name, socket),
+                    Answer::Held(holder) => return Ok(Reached::Held(holder)),
+                    _ => return Err(Trouble { what: "no pod was reached".to_owned(), hint: None }),
+                };
+                match Link::open(&socket, since, outside.introduction()).await {
+                    Ok(link) => return Ok(Reached::Joined(Joined { session, name, link })),
+                    // It has stopped since it was found, as a pod does at the end of `minke exec`.
+                    Err(e) if e.is_nobody() && again > 0 => again -= 1,
+                    Err(e) => return Err(Trouble { what: e.to_string(), hint: Some(e.hint().to_owned()) }),
+                }
+                answer = outside.ask(Question::Reach(session)).await?;
+            }
         }));
     }
 
