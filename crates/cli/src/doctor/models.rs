@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::{Finding, Looked};
 use crate::around::Surroundings;
-use crate::create::MODEL_VARIABLE;
+use crate::create::{MODEL_VARIABLE, model_here};
 
 /// The model, and the providers.
 pub(super) fn look(paths: &Paths, around: &Surroundings) -> (Looked, Looked) {
@@ -16,13 +16,23 @@ pub(super) fn look(paths: &Paths, around: &Surroundings) -> (Looked, Looked) {
 }
 
 fn model(there: &Around, around: &Surroundings) -> Looked {
-    let Some(reference) = around.variable(MODEL_VARIABLE) else {
+    let declared = match model_here(around) {
+        Ok(declared) => declared,
+        Err(failure) => {
+            let why = failure.sentence();
+            let hint = "`minke config` shows what is configured, and where";
+            let finding =
+                Finding::problem("model", format!("what is configured cannot be read: {why}"), hint);
+            return Looked { findings: vec![finding], value: json!({ "problem": why }) };
+        }
+    };
+    let Some(reference) = declared else {
         let finding = Finding::note(
             "model",
             "none is configured",
             format!(
-                "set {MODEL_VARIABLE}=PROVIDER/MODEL, or name one with --model; `minke models` lists them, and \
-                 scripted:demo needs no key"
+                "set model.ref in config.toml or {MODEL_VARIABLE}=PROVIDER/MODEL, or name one with --model; \
+                 `minke models` lists them, and scripted:demo needs no key"
             ),
         );
         return Looked { findings: vec![finding], value: Value::Null };
@@ -33,7 +43,7 @@ fn model(there: &Around, around: &Surroundings) -> Looked {
         Err(e) => (
             Finding::problem(
                 "model",
-                format!("{MODEL_VARIABLE}={reference} cannot be had: {e}"),
+                format!("{reference} cannot be had: {e}"),
                 "`minke models` lists what can be chosen",
             ),
             json!({ "ref": reference, "problem": e.to_string() }),

@@ -115,6 +115,17 @@ fn doctor_says_where_a_key_is_and_not_what_it_is() {
 }
 
 #[test]
+fn the_model_is_the_one_that_new_pods_ask_wherever_it_is_configured() {
+    let world = World::new();
+    let (value, _) = looked(&world, &[]);
+    assert!(value["model"].is_null(), "{value:#}");
+    let set = world.run(&["config", "set", "model.ref", "scripted:demo"]);
+    assert_eq!(set.code, Some(0), "{set:?}");
+    let (value, _) = looked(&world, &[]);
+    assert!(value["model"]["ref"].as_str().is_some_and(|model| model.contains("demo")), "{value:#}");
+}
+
+#[test]
 fn what_is_missing_is_named_with_what_to_do() {
     let world = World::new();
     for (model, wanted) in

@@ -223,9 +223,9 @@ fn rules_skills_the_doctor_and_an_export_are_shown() {
         std::fs::write(skill.join("SKILL.md"), text).unwrap();
         let mut tui = attached(&world, size, "You said: first");
         for (command, shown) in [
-            ("/policy", "posture"),
+            ("/policy", "┌Policy"),
             ("/policy rm -rf /", "$ rm -rf /"),
-            ("/doctor", "Doctor"),
+            ("/doctor", "┌Doctor"),
             ("/skills", "roofing"),
         ] {
             tui.press(&format!("{command} "));
