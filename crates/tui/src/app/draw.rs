@@ -191,7 +191,7 @@ impl App {
         match (&self.noting, &self.talk) {
             (Some(noting), _) if noting.decision.approves() => "your answer".to_owned(),
             (Some(_), _) => "why not? (may be empty)".to_owned(),
-            (None, Some(_)) if matches!(self.focus, Focus::Question(_)) => {
+            (None, Some(_)) if self.over.is_none() && matches!(self.focus, Focus::Question(_)) => {
                 "the question above waits for a key".to_owned()
             }
             (None, Some(talk)) if talk.is_running() => {

@@ -132,6 +132,7 @@ impl App {
                 let doing = match (&standing.detail, &standing.activity) {
                     (Some(detail), _) if !detail.is_empty() => one_line(detail),
                     (_, Some(Activity::Model)) => "thinking".to_owned(),
+                    (_, Some(Activity::Tool)) => "a tool runs".to_owned(),
                     (_, Some(activity)) => activity.as_str().to_owned(),
                     (_, None) => "running".to_owned(),
                 };
@@ -207,7 +208,7 @@ impl App {
             (Place::Question, Focus::Question(ask))
                 if self.talk.as_ref().is_some_and(|talk| talk.wants_text(ask)) =>
             {
-                vec![(Action::Once, "answer"), (Action::Deny, "no answer"), (Action::Abort, "stop")]
+                vec![(Action::Once, "answer in words"), (Action::Deny, "no answer"), (Action::Abort, "stop")]
             }
             (Place::Question, _) => {
                 let answers = [Action::Once, Action::Session, Action::Rule, Action::Deny, Action::Abort];
