@@ -70,6 +70,9 @@ impl Tui {
             std::fs::write(&file, shown).unwrap();
             return;
         }
+        if !is_tier_a(name) {
+            return;
+        }
         let kept = std::fs::read_to_string(&file)
             .unwrap_or_else(|e| panic!("{}: {e}; MINKE_BLESS=1 writes it", file.display()));
         let until = Instant::now() + SHOWN_WITHIN;
@@ -343,4 +346,21 @@ fn every_kept_picture_is_looked_for_by_a_test() {
         let quoted = format!("\"{name}\"");
         assert!(tests.iter().any(|test| test.contains(&quoted)), "{file} is a picture of nothing");
     }
+}
+
+/// Pictures name the fence and what follows from it. Where it is another one they are skipped, visibly.
+fn is_tier_a(picture: &str) -> bool {
+    static TIER: std::sync::OnceLock<String> = std::sync::OnceLock::new();
+    let tier = TIER.get_or_init(|| {
+        let helper = minke_exec::fence::Helper::at(env!("CARGO_BIN_EXE_minke"));
+        minke_exec::probe::best_tier_with(&helper).as_str().to_owned()
+    });
+    if tier != "A" {
+        assert!(
+            std::env::var_os("MINKE_NO_SKIP").is_none(),
+            "{picture} needs a fence of tier A, this is {tier}"
+        );
+        eprintln!("SKIPPED: the picture {picture}: the fence is {tier}, and that of the pictures A");
+    }
+    tier == "A"
 }
