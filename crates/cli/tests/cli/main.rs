@@ -51,6 +51,7 @@ mod tree_face;
 mod trouble;
 mod trust;
 mod tui_beginnings;
+mod tui_beside;
 mod tui_family;
 mod tui_input;
 mod tui_picture;

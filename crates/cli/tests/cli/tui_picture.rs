@@ -335,6 +335,7 @@ fn fits(row: &[Letter], pattern: &str) -> Option<usize> {
 #[test]
 fn every_kept_picture_is_looked_for_by_a_test() {
     let tests = [
+        include_str!("tui_beside.rs"),
         include_str!("tui_family.rs"),
         include_str!("tui_talk.rs"),
         include_str!("tui_turns.rs"),

@@ -8,17 +8,17 @@ use crate::tree_face::repository;
 use crate::tui_screen::{ENTER, ESC, SIZES, Tui, attached, told};
 use crate::world::World;
 
-const ECHO: &str = "loop = true\nchunk = 3\n[[turn]]\ntext = \"You said: {{prompt}}\"\n";
-const HALF: &str =
+pub(crate) const ECHO: &str = "loop = true\nchunk = 3\n[[turn]]\ntext = \"You said: {{prompt}}\"\n";
+pub(crate) const HALF: &str =
     "[[turn]]\nsteps = [{ text = \"Half of it.\" }, { delay_ms = 60000 }, { text = \"never\" }]\n";
-const WRITES: &str = "[[turn]]\n[[turn.call]]\ntool = \"Write\"\nargs = { file_path = \"a.txt\", content = \"a\\n\" }\n[[turn]]\ntext = \"Said and done.\"\n";
-const ASKS: &str = "[[rule]]\naction = \"ask\"\ntool = \"Write\"\n";
+pub(crate) const WRITES: &str = "[[turn]]\n[[turn.call]]\ntool = \"Write\"\nargs = { file_path = \"a.txt\", content = \"a\\n\" }\n[[turn]]\ntext = \"Said and done.\"\n";
+pub(crate) const ASKS: &str = "[[rule]]\naction = \"ask\"\ntool = \"Write\"\n";
 const UP: &str = "\x1b[A";
 const DOWN: &str = "\x1b[B";
-const ALT_A: &str = "\x1ba";
+pub(crate) const ALT_A: &str = "\x1ba";
 
 /// A pod in a directory of its own that has been told to go.
-fn elsewhere(world: &World, name: &str, script: &str) {
+pub(crate) fn elsewhere(world: &World, name: &str, script: &str) {
     let dir = world.work().join(name);
     std::fs::create_dir(&dir).unwrap();
     std::fs::write(dir.join("s.toml"), script).unwrap();
