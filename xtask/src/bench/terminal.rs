@@ -141,7 +141,9 @@ fn frames_under_a_stream(built: &Built, home: &Home<'_>) -> Result<Figure, Strin
     stage.until_screen("words", |screen| screen.contains(" w"))?;
     let (begun, mut frames) = (Instant::now(), Vec::new());
     let (mut since, mut counted) = (begun, stage.frames());
-    while !stage.screen().contents().contains(LAST) {
+    // So long a reply lies in a blob afterwards, and is shown by its beginning.
+    let over_now = |screen: &str| screen.contains(LAST) || screen.contains("more in the log");
+    while !over_now(&stage.screen().contents()) {
         stage.hear_for(Duration::from_millis(5))?;
         if since.elapsed() >= Duration::from_millis(500) {
             frames.push((stage.frames() - counted) as f64 / since.elapsed().as_secs_f64());

@@ -170,7 +170,9 @@ fn tried(batches: impl Iterator<Item = usize>, seed: u64) -> Tried {
                     let _ = writeln!(tried.faults, "{line:?}\n  {fault}");
                 }
             }
-            if ran.malformed && sure {
+            // What an earlier line left running may complain while this one has its turn: alone, it has nobody's faults.
+            let alone = || bash(std::slice::from_ref(line), directory.path()).iter().any(|ran| ran.malformed);
+            if ran.malformed && sure && alone() {
                 tried.malformed += 1;
                 if tried.malformed <= SHOWN {
                     let _ = writeln!(tried.faults, "malformed for bash, yet sure: {line:?}");
