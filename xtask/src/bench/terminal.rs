@@ -153,11 +153,12 @@ fn frames_under_a_stream(built: &Built, home: &Home<'_>) -> Result<Figure, Strin
             return Err(format!("the stream does not end:\n{}", stage.screen().contents()));
         }
     }
+    // A stream that is over soon is one sample.
+    if frames.is_empty() {
+        frames.push((stage.frames() - counted) as f64 / since.elapsed().as_secs_f64());
+    }
     let pace = FLOOD as f64 / begun.elapsed().as_secs_f64();
     over("flood", stage, home)?;
-    if frames.is_empty() {
-        return Err("the stream was over within half a second".to_owned());
-    }
     Ok(Figure {
         name: format!("frames while {FLOOD} pieces come at full speed"),
         unit: "a second",
