@@ -1,8 +1,8 @@
 //! The loop: keys, frames, answers and time in; pictures out.
 //!
-//! Keys come first. Frames are taken in batches and drawn at most sixty times a second, and only if something has
-//! changed; without news and without something that moves nothing is drawn, and every three seconds one look is taken at
-//! who asks something elsewhere.
+//! Keys come first. Frames are taken in batches and drawn some sixty times a second, sooner for a key, and only if
+//! something has changed; without news and without something that moves nothing is drawn, and every three seconds one
+//! look is taken at who asks something elsewhere.
 //! Invariant: a stream at full speed does not hold up a key (`keys_are_answered_while_a_stream_runs_at_full_speed`).
 
 use std::io;
@@ -32,7 +32,9 @@ use crate::wake::{Joined, Joining, Reached, Told, Woken, at, heard, joined, next
 /// How often a pod that went while it was being joined is reached again.
 const AGAIN: u32 = 3;
 /// At most so often: timers are late rather than early, and sixty frames a second are promised.
-const FRAME: Duration = Duration::from_millis(15);
+const FRAME: Duration = Duration::from_millis(14);
+/// What there is between two frames at least, however long one takes: others are to be heard too.
+const REST: Duration = Duration::from_millis(2);
 /// Frames of a pod that are folded before keys are looked at again.
 const BATCH: usize = 256;
 /// How often it is looked who lives and who asks, and how soon for the first time.
@@ -55,7 +57,10 @@ pub(crate) struct Room<'a> {
     joining: Option<Joining<'a>>,
     /// A draft that is not saved yet, and when it is to be.
     draft: Option<(Option<SessionId>, Draft, Instant)>,
-    drawn: Option<Instant>,
+    /// When the next frame may be drawn, and when one that a key is to be seen in.
+    due: Option<(Instant, Instant)>,
+    /// A key waits to be seen.
+    pressed: bool,
     /// When it is looked next who lives and who asks.
     around: Instant,
     editor: Option<String>,
@@ -80,7 +85,8 @@ impl<'a> Room<'a> {
             asking: FuturesUnordered::new(),
             joining: None,
             draft: None,
-            drawn: None,
+            due: None,
+            pressed: false,
             around: Instant::now() + AROUND_FIRST,
             editor,
         }
@@ -98,7 +104,7 @@ impl<'a> Room<'a> {
         let mut dirty = true;
         loop {
             dirty |= self.app.take_dirty();
-            let due = self.drawn.map(|drawn| drawn + FRAME);
+            let due = self.due.map(|(due, soon)| if self.pressed { soon } else { due });
             if dirty && due.is_none_or(|due| Instant::now() >= due) {
                 self.show()?;
                 dirty = false;
@@ -110,6 +116,7 @@ impl<'a> Room<'a> {
                     if matches!(event, crossterm::event::Event::Resize(..)) {
                         self.terminal.listen_again().map_err(RunError::Terminal)?;
                     }
+                    self.pressed = true;
                     (self.term(event), false)
                 }
                 // The terminal is gone.
@@ -170,10 +177,13 @@ impl<'a> Room<'a> {
     }
 
     fn show(&mut self) -> Result<(), RunError> {
+        let begun = Instant::now();
         let app = &mut self.app;
         let shape = app.shape();
         self.terminal.show(shape, |frame| app.draw(frame)).map_err(RunError::Terminal)?;
-        self.drawn = Some(Instant::now());
+        let rested = Instant::now() + REST;
+        self.due = Some((rested.max(begun + FRAME), rested));
+        self.pressed = false;
         Ok(())
     }
 

@@ -468,6 +468,52 @@ fn a_word_after_a_slash_is_a_command_and_others_are_said() {
 }
 
 #[test]
+fn what_is_nearly_a_command_is_said_only_when_it_is_meant() {
+    let mut room = Room::attached();
+    room.write("/hlep me");
+    room.ordered();
+    room.press("enter");
+    assert!(room.ordered().iter().all(|order| !matches!(order, Do::Say { .. })));
+    room.shows("there is no /hlep: /help?");
+    room.shows("> /hlep me");
+    room.press("enter");
+    assert_eq!(room.said().1, "/hlep me", "it was meant");
+    room.write("/forks ");
+    room.press("enter");
+    room.ordered();
+    room.write("x");
+    room.press("enter");
+    room.shows("there is no /forks: /fork?");
+    assert!(
+        room.ordered().iter().all(|order| !matches!(order, Do::Say { .. })),
+        "another text, another slip"
+    );
+    room.press("ctrl-u");
+    for word in ["/etc/hosts is odd", "/up", "/deploy"] {
+        room.write(word);
+        room.ordered();
+        room.press("enter");
+        assert_eq!(room.said().1, word, "nothing like a command");
+    }
+}
+
+/// A skill of the pod may have nearly a command's name.
+#[test]
+fn what_the_pod_has_a_name_for_is_no_slip() {
+    let mut room = Room::attached();
+    room.write("/polici");
+    let asked = room.ordered();
+    let Some(Do::Send { token, method: Method::ListCompletions(list) }) = asked.last() else {
+        panic!("{asked:?}")
+    };
+    assert_eq!(list.kind, CompletionKind::Skill);
+    room.accept(*token, json!({ "kind": "skill", "entries": [{ "value": "polici" }] }));
+    room.press("esc");
+    room.press("enter");
+    assert_eq!(room.said().1, "/polici");
+}
+
+#[test]
 fn files_are_completed_by_the_pod() {
     let mut room = Room::attached();
     room.write("see @sr");
@@ -1036,7 +1082,7 @@ fn every_key_can_be_another_and_is_named_where_it_counts() {
     room.asks();
     room.now += 1_000;
     room.shows("j once   a this session   k no, with a note   x end the run");
-    room.shows("j yes, once");
+    room.shows("j once  a session  k no  x stop");
     room.press("j");
     let (_, method) = room.sent();
     assert!(matches!(&method, Method::Answer(answer) if answer.decision == Decision::Approved), "{method:?}");

@@ -91,7 +91,7 @@ fn a_question_is_answered_with_a_key_of_ones_own() {
     let mut tui = Tui::start(&world, &["attach", "tale"], (24, 80));
     tui.until("a question waits");
     tui.until("j once");
-    tui.until("j yes, once");
+    tui.until("j once  a session");
     tui.press("j");
     tui.until("Said and done.");
     assert_eq!(world.read("a.txt"), "a\n");

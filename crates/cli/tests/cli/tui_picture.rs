@@ -337,6 +337,7 @@ fn every_kept_picture_is_looked_for_by_a_test() {
     let tests = [
         include_str!("tui_beside.rs"),
         include_str!("tui_family.rs"),
+        include_str!("tui_reach.rs"),
         include_str!("tui_talk.rs"),
         include_str!("tui_turns.rs"),
         include_str!("tui_views.rs"),

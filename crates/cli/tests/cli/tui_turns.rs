@@ -51,6 +51,35 @@ fn tables_and_code_are_drawn_while_they_stream_at_any_size() {
     assert!(tui.leave().success());
 }
 
+/// It says something and then waits for a file.
+const COMMANDS: &str = r#"
+[[turn]]
+usage = { input = 900, output = 70 }
+text = "I count."
+[[turn.call]]
+tool = "Bash"
+args = { command = "for word in one two three; do echo $word; done; until [ -e over ]; do sleep 0.05; done; echo four" }
+[[turn]]
+text = "All counted."
+"#;
+
+#[test]
+fn what_a_command_prints_is_seen_while_it_runs() {
+    let world = World::pictured();
+    world.write("s.toml", COMMANDS);
+    let mut going =
+        world.start(&["exec", "--posture", "full", "--name", "tale", "--model", "scripted:s.toml", "go"]);
+    going.until("I count.");
+    let mut tui = Tui::start(&world, &["attach", "tale"], SIZES[0]);
+    tui.until("three");
+    tui.pictures("command-runs");
+    world.write("over", "");
+    tui.until("All counted.");
+    tui.until("stopped");
+    assert_eq!(going.end().code, Some(0));
+    assert!(tui.leave().success());
+}
+
 #[test]
 fn a_provider_that_is_asked_again_is_counted_down() {
     let world = told(BUSY);

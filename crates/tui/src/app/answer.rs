@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use minke_protocol::{Answer, Method};
 use minke_record::{AskId, Decision};
-use minke_view::Answered;
+use minke_view::{Answered, AskCard};
 
 use super::pending::Noting;
 use super::talk::Talk;
@@ -41,10 +41,7 @@ impl App {
             }
             return;
         }
-        let offered = talk.card(ask).is_some_and(|card| {
-            card.ask.options.is_empty() || card.ask.options.iter().any(|option| option == decision.as_str())
-        });
-        if !offered {
+        if !talk.card(ask).is_some_and(|card| offers(card, &decision)) {
             self.say(format!("this question cannot be answered with `{}`", decision.as_str()));
             return;
         }
@@ -107,4 +104,10 @@ impl App {
             self.focus = Focus::Question(next);
         }
     }
+}
+
+/// Whether a question can be answered so.
+pub(super) fn offers(card: &AskCard, decision: &Decision) -> bool {
+    let options = &card.ask.options;
+    options.is_empty() || options.iter().any(|option| option == decision.as_str())
 }

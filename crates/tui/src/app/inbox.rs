@@ -6,6 +6,7 @@
 use minke_record::{AskId, AskKind, Decision, SessionId};
 use minke_view::Answered;
 
+use super::answer::offers;
 use super::line::LineFor;
 use super::over::Over;
 use super::{App, Pending};
@@ -82,7 +83,7 @@ impl App {
         if in_words && !refuses {
             let what = LineFor::Note { session, ask, decision: Decision::Answered };
             self.open_line(what, "");
-        } else if !in_words && !offered(&row, &decision) {
+        } else if !in_words && !offers(&row.card, &decision) {
             self.say(format!("this question cannot be answered with `{}`", decision.as_str()));
         } else if decision == Decision::Denied && !in_words {
             self.open_line(LineFor::Note { session, ask, decision }, "");
@@ -115,9 +116,4 @@ impl App {
             talk.conversation.answered_there(ask, answer);
         }
     }
-}
-
-fn offered(row: &AskRow, decision: &Decision) -> bool {
-    let options = &row.card.ask.options;
-    options.is_empty() || options.iter().any(|option| option == decision.as_str())
 }

@@ -29,6 +29,7 @@ mod status;
 mod talk;
 mod time;
 mod told;
+mod useful;
 mod words;
 
 use std::collections::BTreeMap;
@@ -119,6 +120,8 @@ pub struct App {
     /// Models of servers on this machine that have answered.
     local: Vec<ModelLine>,
     popup: Option<Popup>,
+    /// What was nearly a command when it was to be said.
+    slipped: Option<String>,
     noting: Option<Noting>,
     pods: Vec<PodRow>,
     threads: Vec<ThreadRow>,
@@ -159,6 +162,7 @@ impl App {
             looked: false,
             local: Vec::new(),
             popup: None,
+            slipped: None,
             noting: None,
             pods: Vec::new(),
             threads: Vec::new(),

@@ -37,6 +37,11 @@ impl Popup {
         self.token.sigil
     }
 
+    /// Whether the pod knows something of exactly this name.
+    pub(super) fn names(&self, word: &str) -> bool {
+        self.found.iter().any(|item| item.value == word)
+    }
+
     /// What fits, the best first.
     pub(super) fn items(&self) -> Vec<Item> {
         if self.closed {

@@ -1,11 +1,12 @@
 //! Words after a slash. Only what works has a name here; what is not known goes to the pod as it is, where it may name a
-//! workflow or a skill.
+//! workflow or a skill. One that is nearly a command is asked about first: a slip is not what a model is paid for.
 
 use minke_protocol::{Compact, Fork, Method, Set, Undo};
 
 use super::gather::Gathered;
 use super::words::{dollars, short};
 use super::{App, Do, Pending};
+use crate::keys::Action;
 use crate::outside::Question;
 
 macro_rules! commands {
@@ -61,13 +62,28 @@ impl App {
         let Some(line) = text.trim().strip_prefix('/') else { return false };
         let (word, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
         let rest = rest.trim().to_owned();
-        let Some(command) = Command::ALL.iter().find(|command| command.name() == word) else { return false };
+        let Some(command) = Command::ALL.iter().find(|command| command.name() == word) else {
+            return self.is_slip(&text, word);
+        };
         if self.talk.is_none() && command.needs_pod() {
             self.say(format!("/{word} is about a pod, and none is attached"));
             return true;
         }
         self.composer.clear();
         self.command(*command, rest);
+        true
+    }
+
+    /// Says once that a word is nearly a command; the second time it is meant.
+    fn is_slip(&mut self, text: &str, word: &str) -> bool {
+        let named = self.popup.as_ref().is_some_and(|popup| popup.names(word));
+        let Some(near) = Command::near(word).filter(|_| !named) else { return false };
+        if self.slipped.take().is_some_and(|slipped| slipped == text) {
+            return false;
+        }
+        let send = self.spoken(Action::Send);
+        self.say(format!("there is no /{word}: /{}? {send} again says it to the pod", near.name()));
+        self.slipped = Some(text.to_owned());
         true
     }
 
@@ -217,6 +233,14 @@ fn scope_lines(summary: &str) -> Vec<String> {
 }
 
 impl Command {
+    /// The command that was meant, where one or two letters are wrong.
+    fn near(word: &str) -> Option<Command> {
+        let far = |command: &Command| strsim::osa_distance(command.name(), word);
+        let nearest = Command::ALL.iter().copied().min_by_key(far)?;
+        let most = if nearest.name().len() > 5 { 2 } else { 1 };
+        (far(&nearest) <= most && word.len() > 2).then_some(nearest)
+    }
+
     fn needs_pod(self) -> bool {
         match self {
             Command::Help

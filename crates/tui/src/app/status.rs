@@ -1,16 +1,13 @@
-//! The two lines at the bottom: where the session stands, and the keys that do something now.
+//! The line at the bottom that says where the session stands. Elsewhere: the keys that do something now (`useful`).
 
 use minke_protocol::{Activity, Status};
 use ratatui::text::{Line, Span};
 
-use super::list::ListKind;
-use super::over::Over;
+use super::App;
 use super::talk::{Talk, Wire};
 use super::words::{dollars, one_line, short};
-use super::{App, Focus};
-use crate::keys::{Action, Place};
+use crate::keys::Action;
 use crate::paint::{Clean, Piece, Role, cut};
-use crate::panes::{Pods, Threads};
 
 /// One turn of what shows that something is under way.
 const SPINNER: [&str; 4] = ["◐", "◓", "◑", "◒"];
@@ -144,181 +141,6 @@ impl App {
             None => ("joining".to_owned(), Role::Dim),
         }
     }
-
-    /// What was just said, or the keys that do something here.
-    pub(super) fn keys_line(&self, width: u16) -> Line<'static> {
-        let key = self.theme.style(Role::Key);
-        let dim = self.theme.style(Role::Dim);
-        if self.is_leaving() {
-            let on = if self.talk.is_some() { "; the pod goes on" } else { "" };
-            let text = format!("{} again leaves{on}", self.spoken(Action::Leave));
-            return Line::from(Span::styled(text, self.theme.style(Role::Warn)));
-        }
-        let mut spans: Vec<Span<'static>> = self.vi_mode().into_iter().collect();
-        let mut used: usize = spans.iter().map(Span::width).sum();
-        if let Some((text, _)) = &self.said {
-            let text = Span::styled(clean(text), self.theme.style(Role::Warn));
-            spans.extend(fit(vec![text], width.saturating_sub(u16::try_from(used).unwrap_or(0))).spans);
-            return Line::from(spans);
-        }
-        for (action, says) in self.useful() {
-            let Some(bound) = self.setup.keys.key_of(action) else { continue };
-            let (bound, says) = (bound.to_string(), format!(" {says}  "));
-            used += bound.chars().count() + says.chars().count();
-            if used > usize::from(width) + 2 {
-                break;
-            }
-            spans.push(Span::styled(bound, key));
-            spans.push(Span::styled(says, dim));
-        }
-        Line::from(spans)
-    }
-
-    /// Which mode it is, and what of a command was typed.
-    fn vi_mode(&self) -> Option<Span<'static>> {
-        let (mode, typed) = self.composer.vi().filter(|_| self.place() == Place::Composer)?;
-        let typed = if typed.is_empty() { String::new() } else { format!(" {}", clean(typed)) };
-        Some(Span::styled(format!("{}{typed}  ", mode.word()), self.theme.style(Role::Accent)))
-    }
-
-    /// The most useful first.
-    fn useful(&self) -> Vec<(Action, &'static str)> {
-        if self.noting.is_some() {
-            return vec![(Action::Send, "answer"), (Action::Pause, "back to the question")];
-        }
-        if let Some(line) = &self.line {
-            return vec![(Action::Send, line.does()), (Action::Pause, "back")];
-        }
-        if let Some(over) = &self.over {
-            return over_keys(over, self.setup.looks_on);
-        }
-        if self.setup.looks_on {
-            return vec![
-                (Action::Complete, "next pod"),
-                (Action::Pods, "pods"),
-                (Action::PageUp, "scroll up"),
-                (Action::Help, "help"),
-                (Action::Leave, "leave"),
-            ];
-        }
-        if self.popup.as_ref().is_some_and(|popup| !popup.items().is_empty()) {
-            return vec![(Action::Complete, "take"), (Action::Newer, "next"), (Action::Pause, "close")];
-        }
-        let mut keys = match (self.place(), self.focus) {
-            (Place::Question, Focus::Question(ask))
-                if self.talk.as_ref().is_some_and(|talk| talk.wants_text(ask)) =>
-            {
-                vec![(Action::Once, "answer in words"), (Action::Deny, "no answer"), (Action::Abort, "stop")]
-            }
-            (Place::Question, _) => {
-                let answers = [Action::Once, Action::Session, Action::Rule, Action::Deny, Action::Abort];
-                answers.into_iter().map(|action| (action, action.says())).collect()
-            }
-            (Place::Block, _) => {
-                vec![
-                    (Action::Open, "open or close"),
-                    (Action::Copy, "copy"),
-                    (Action::Previous, "previous"),
-                    (Action::Next, "next"),
-                    (Action::Pause, "back"),
-                ]
-            }
-            _ => self.composer_keys(),
-        };
-        if self.asked_elsewhere() > 0 {
-            keys.push((Action::Asks, "who asks"));
-        }
-        keys.extend([(Action::Help, "help"), (Action::Pods, "pods"), (Action::Threads, "threads")]);
-        keys.push((Action::Leave, "leave"));
-        keys
-    }
-
-    fn composer_keys(&self) -> Vec<(Action, &'static str)> {
-        let Some(talk) = &self.talk else {
-            return match self.composer.is_empty() && self.opening_rows() > 0 {
-                true => vec![(Action::Send, "choose"), (Action::Newer, "next")],
-                false => vec![(Action::Send, "begin"), (Action::Newline, "new line")],
-            };
-        };
-        let queued = !talk.standing().queue.is_empty() && self.composer.is_empty();
-        let mut keys = Vec::new();
-        match (talk.is_running(), self.composer.is_empty()) {
-            (true, true) => keys.push((Action::Pause, "pause")),
-            (true, false) => {
-                keys.extend([(Action::Send, "queue"), (Action::Steer, "steer"), (Action::Pause, "pause")]);
-            }
-            (false, true) if talk.is_paused() => keys.push((Action::Send, "go on")),
-            (false, true) => {}
-            (false, false) => keys.extend([(Action::Send, "send"), (Action::Newline, "new line")]),
-        }
-        if queued {
-            keys.push((Action::Older, "edit the queue"));
-        }
-        if talk.open_asks() > 0 {
-            keys.push((Action::Complete, "to the question"));
-        } else if self.composer.is_empty() {
-            keys.push((Action::Complete, "select"));
-        }
-        keys
-    }
-}
-
-fn over_keys(over: &Over, looks_on: bool) -> Vec<(Action, &'static str)> {
-    let close = (Action::Close, "close");
-    if looks_on && matches!(over, Over::Pods(_)) {
-        return vec![(Action::Choose, "look at it"), close];
-    }
-    let orders = |keys: &[(Action, &'static str)]| [keys, &[close]].concat();
-    match over {
-        Over::Pods(pane) => orders(&[
-            (Action::Choose, "attach"),
-            (Action::MessageIt, "message"),
-            (Action::PauseIt, if is_paused(pane) { "go on" } else { "pause" }),
-            (Action::StopIt, "stop"),
-            (Action::ForkIt, "fork"),
-        ]),
-        Over::Threads(pane) => orders(&[
-            (Action::Choose, "go on"),
-            (Action::ForkIt, "fork"),
-            (Action::RenameIt, "rename"),
-            (Action::ArchiveIt, if is_archived(pane) { "put back" } else { "archive" }),
-        ]),
-        Over::Asks(pane) if pane.chosen().is_none() => orders(&[]),
-        Over::Asks(pane) => {
-            let in_words =
-                pane.chosen().is_some_and(|row| row.card.ask.ask != minke_record::AskKind::Approval);
-            let keys: &[(Action, &'static str)] = match in_words {
-                true => &[(Action::Once, "answer"), (Action::Deny, "no answer"), (Action::Abort, "stop")],
-                false => &[
-                    (Action::Once, "once"),
-                    (Action::Session, "session"),
-                    (Action::Rule, "rule"),
-                    (Action::Deny, "no"),
-                    (Action::Abort, "stop"),
-                ],
-            };
-            orders(&[keys, &[(Action::Choose, "attach")]].concat())
-        }
-        Over::Settings(_) => orders(&[(Action::Choose, "change"), (Action::Down, "next")]),
-        Over::List(list) => match list.kind {
-            ListKind::Models => orders(&[(Action::Choose, "use")]),
-            ListKind::Skills => orders(&[(Action::Choose, "into the composer")]),
-            ListKind::Held => orders(&[(Action::Choose, "do it"), (Action::Down, "down")]),
-            ListKind::Rewind { .. } => orders(&[(Action::Choose, "back to it")]),
-        },
-        Over::Diff(_) => orders(&[(Action::Down, "scroll"), (Action::Right, "next file")]),
-        Over::Help(_) | Over::Tasks(_) | Over::Context { .. } | Over::Text { .. } => {
-            orders(&[(Action::Down, "scroll")])
-        }
-    }
-}
-
-fn is_paused(pane: &Pods) -> bool {
-    pane.chosen().is_some_and(|pod| pod.state == "paused")
-}
-
-fn is_archived(pane: &Threads) -> bool {
-    pane.chosen().is_some_and(|thread| thread.archived)
 }
 
 /// What may be written, out of the lines that the pod tells its model.
@@ -353,7 +175,7 @@ const SURE: usize = 2;
 const CUT_LEAST: usize = 4;
 
 /// Words with a gap between them; those that do not fit any more are left out.
-fn fit(words: Vec<Span<'static>>, width: u16) -> Line<'static> {
+pub(super) fn fit(words: Vec<Span<'static>>, width: u16) -> Line<'static> {
     let mut spans: Vec<Span<'static>> = Vec::new();
     let mut left = usize::from(width);
     for (at, word) in words.into_iter().enumerate() {

@@ -16,6 +16,8 @@ use super::{call, card, diff, plain};
 const SAID_ROWS: usize = 24;
 /// Columns of a label's first words.
 const WORDS: usize = 60;
+/// Bytes in which those are looked for.
+const BEGINNING: usize = 4 * 1024;
 
 /// The lines of a block; `open` is what the person has unfolded. No empty lines around it: see [`spaced`].
 pub fn block(block: &Block, width: u16, theme: &Theme, open: bool) -> Vec<Line<'static>> {
@@ -109,8 +111,9 @@ pub(super) fn left_out(words: &Words, width: u16, theme: &Theme) -> Option<Line<
 
 fn thinking(words: &Words, width: u16, theme: &Theme, open: bool) -> Vec<Line<'static>> {
     let style = theme.style(Role::Dim);
-    let text = Clean::words(&words.text);
     if !open {
+        let text =
+            Clean::words(words.text.get(..words.text.floor_char_boundary(BEGINNING)).unwrap_or_default());
         let going = if words.open { "thinking: " } else { "thought: " };
         let length = format!("  ({})", amount(words.text.len() as u64 + words.left_out));
         let room = usize::from(width).saturating_sub(2 + going.len() + length.len()).min(WORDS);
@@ -126,7 +129,7 @@ fn thinking(words: &Words, width: u16, theme: &Theme, open: bool) -> Vec<Line<'s
     }
     let mut before = Before { first: vec![Piece::own("✻ ", style)], rest: vec![Piece::own("  ", style)] };
     let mut lines = Vec::new();
-    for line in text.lines() {
+    for line in Clean::words(&words.text).lines() {
         lines.extend(wrap(&[Piece::new(line, style)], width, &before, Break::Words));
         before.first.clone_from(&before.rest);
     }

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use minke_view::{Block, BlockId, Body};
 use ratatui::text::Line;
 
-use super::block::block;
+use super::block::{block, left_out};
 use super::stream::Stream;
 use super::theme::Theme;
 
@@ -22,6 +22,7 @@ pub struct Drawn {
     lines: usize,
     limit: usize,
     painted: u64,
+    grown: u64,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -65,7 +66,7 @@ impl Default for Drawn {
 impl Drawn {
     /// Keeps about so many lines.
     pub fn new(limit: usize) -> Drawn {
-        Drawn { kept: HashMap::new(), clock: 0, lines: 0, limit, painted: 0 }
+        Drawn { kept: HashMap::new(), clock: 0, lines: 0, limit, painted: 0, grown: 0 }
     }
 
     /// The lines of a block, as [`block`] gives them.
@@ -78,8 +79,11 @@ impl Drawn {
         }
         if kept.as_ref().is_none_or(|kept| kept.key != key) {
             self.painted += 1;
-            let what =
-                grown(kept.take(), told, key).unwrap_or_else(|| What::Lines(block(told, width, theme, open)));
+            let (what, more) = match grown(kept.take(), told, key) {
+                Some(grown) => grown,
+                None => (What::Lines(block(told, width, theme, open)), false),
+            };
+            self.grown += u64::from(more);
             kept = Some(Kept { key, used: self.clock, what });
         }
         let kept = kept.map(|kept| Kept { used: self.clock, ..kept });
@@ -96,6 +100,11 @@ impl Drawn {
     /// How often something was laid out rather than found.
     pub fn painted(&self) -> u64 {
         self.painted
+    }
+
+    /// How often only what is new was laid out.
+    pub fn grown(&self) -> u64 {
+        self.grown
     }
 
     /// How many lines are kept.
@@ -125,12 +134,13 @@ impl Drawn {
     }
 }
 
-/// A reply that is still coming, gone on with from where it was if its text has only grown.
-fn grown(kept: Option<Kept>, told: &Block, key: Key) -> Option<What> {
+/// A reply that is still coming, and whether it was gone on with from where it was, as its text has only grown.
+fn grown(kept: Option<Kept>, told: &Block, key: Key) -> Option<(What, bool)> {
     let Body::Reply(words) = &told.body else { return None };
-    if !words.open || words.left_out > 0 || key.theme.plain {
+    if !words.open || key.theme.plain {
         return None;
     }
+    let note = left_out(words, key.width, &key.theme);
     let same = |old: Key| old.width == key.width && old.theme == key.theme;
     if let Some(Kept { key: old, what: What::Growing { mut stream, mut text }, .. }) = kept
         && same(old)
@@ -138,11 +148,13 @@ fn grown(kept: Option<Kept>, told: &Block, key: Key) -> Option<What> {
     {
         stream.push(more);
         text.push_str(more);
+        stream.note(note);
         stream.lines(true);
-        return Some(What::Growing { stream, text });
+        return Some((What::Growing { stream, text }, true));
     }
     let mut stream = Box::new(Stream::new(key.width, key.theme));
     stream.push(&words.text);
+    stream.note(note);
     stream.lines(true);
-    Some(What::Growing { stream, text: words.text.clone() })
+    Some((What::Growing { stream, text: words.text.clone() }, false))
 }

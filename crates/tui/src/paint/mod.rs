@@ -10,6 +10,7 @@ mod code;
 mod diff;
 mod drawn;
 mod harmless;
+mod letters;
 mod markdown;
 mod output;
 mod plain;

@@ -31,6 +31,8 @@ pub struct Stream {
     /// The line that has not ended, as it came.
     line: String,
     place: Place,
+    /// What is said below all of it.
+    note: Option<Line<'static>>,
     /// Bytes that were parsed or coloured so far.
     cost: u64,
 }
@@ -70,6 +72,7 @@ impl Stream {
             stretch: String::new(),
             line: String::new(),
             place: Place::Words(Words::default()),
+            note: None,
             cost: 0,
         }
     }
@@ -86,6 +89,12 @@ impl Stream {
             }
         }
         self.dirty = true;
+    }
+
+    /// Says this below all of it, instead of what was said there.
+    pub(super) fn note(&mut self, note: Option<Line<'static>>) {
+        self.dirty |= self.note != note;
+        self.note = note;
     }
 
     /// The lines of all that came; `open` while more may come.
@@ -114,6 +123,7 @@ impl Stream {
                     }
                 }
             }
+            self.lines.extend(self.note.clone());
             (self.dirty, self.shown_open) = (false, open);
         }
         &self.lines

@@ -13,6 +13,7 @@ use unicode_segmentation::UnicodeSegmentation;
 use unicode_width::UnicodeWidthChar;
 
 use super::harmless::Clean;
+use super::letters::Letters;
 
 /// Text in one style.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -53,19 +54,23 @@ pub fn wrap(text: &[Piece], width: u16, before: &Before, how: Break) -> Vec<Line
     let (first, first_width) = fitting(&before.first, width);
     let (rest, rest_width) = fitting(&before.rest, width);
     let room = width - first_width.max(rest_width);
+    let before = |at: usize, empty: bool| {
+        let before = if at == 0 { &first } else { &rest };
+        // What stands before nothing needs no space behind it.
+        let bare = || before.iter().rposition(|atom| !atom.is_space()).map_or(0, |last| last + 1);
+        before.iter().take(if empty { bare() } else { before.len() })
+    };
+    if let Some(letters) = Letters::of(text) {
+        let rows = letters.rows(room, how);
+        let lines = rows.into_iter().enumerate();
+        return lines.map(|(at, row)| line(before(at, row.is_empty()), letters.parts(row))).collect();
+    }
     let rows = match how {
         Break::Words => by_words(atoms(text), room),
         Break::Anywhere => anywhere(atoms(text), room),
     };
-    let mut lines = Vec::with_capacity(rows.len());
-    for (at, row) in rows.iter().enumerate() {
-        let before = if at == 0 { &first } else { &rest };
-        // What stands before nothing needs no space behind it.
-        let bare = before.iter().rposition(|atom| !atom.is_space()).map_or(0, |last| last + 1);
-        let shown = if row.is_empty() { bare } else { before.len() };
-        lines.push(line(before.iter().take(shown).chain(row)));
-    }
-    lines
+    let lines = rows.iter().enumerate();
+    lines.map(|(at, row)| line(before(at, row.is_empty()), row.iter().map(Atom::part))).collect()
 }
 
 /// One line, cut with `…` where it is too long.
@@ -84,7 +89,7 @@ pub fn cut(text: &[Piece], width: u16) -> Line<'static> {
         atoms.truncate(keep);
         atoms.push(Atom::new("…".into(), style));
     }
-    line(atoms.iter())
+    line(atoms.iter(), std::iter::empty())
 }
 
 /// How many columns it takes in one line, at the most.
@@ -108,7 +113,7 @@ pub fn indent(lines: Vec<Line<'static>>, width: u16, before: &Before) -> Vec<Lin
     let (rest, _) = fitting(&before.rest, usize::from(width).max(1));
     let mut out = Vec::with_capacity(lines.len());
     for (at, laid) in lines.into_iter().enumerate() {
-        let mut whole = line(if at == 0 { first.iter() } else { rest.iter() });
+        let mut whole = line(if at == 0 { first.iter() } else { rest.iter() }, std::iter::empty());
         whole.spans.extend(laid.spans);
         out.push(whole);
     }
@@ -195,12 +200,21 @@ impl<'a> Atom<'a> {
     fn is_space(&self) -> bool {
         self.text == " "
     }
+
+    fn part(&self) -> (&str, Style) {
+        (&self.text, self.style)
+    }
+}
+
+/// Whether each byte is a letter of one column.
+pub(super) fn is_plain(text: &str) -> bool {
+    text.bytes().all(|b| (0x20..0x7f).contains(&b))
 }
 
 fn atoms(text: &[Piece]) -> Vec<Atom<'_>> {
     let mut atoms: Vec<Atom<'_>> = Vec::new();
     for piece in text {
-        if piece.text.as_str().bytes().all(|b| (0x20..0x7f).contains(&b)) {
+        if is_plain(piece.text.as_str()) {
             let letters = piece.text.as_str().split_inclusive(|_| true);
             atoms.extend(letters.map(|c| Atom { text: c.into(), style: piece.style, width: 1, reach: 1 }));
             continue;
@@ -308,13 +322,50 @@ fn trimmed(mut row: Vec<Atom<'_>>) -> Vec<Atom<'_>> {
     row
 }
 
-fn line<'a>(atoms: impl Iterator<Item = &'a Atom<'a>>) -> Line<'static> {
+/// Neighbours of one style become one.
+fn line<'a>(
+    before: impl Iterator<Item = &'a Atom<'a>>,
+    parts: impl Iterator<Item = (&'a str, Style)>,
+) -> Line<'static> {
     let mut spans: Vec<(String, Style)> = Vec::new();
-    for atom in atoms {
+    for (text, style) in before.map(Atom::part).chain(parts) {
         match spans.last_mut() {
-            Some((text, style)) if *style == atom.style => text.push_str(&atom.text),
-            _ => spans.push((atom.text.clone().into_owned(), atom.style)),
+            Some((last, same)) if *same == style => last.push_str(text),
+            _ => spans.push((text.to_owned(), style)),
         }
     }
     Line::from(spans.into_iter().map(|(text, style)| Span::styled(text, style)).collect::<Vec<_>>())
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use ratatui::style::Modifier;
+
+    use super::*;
+
+    fn styled(texts: &[(String, bool)]) -> Vec<Piece> {
+        let style = |bold: bool| if bold { Style::new().add_modifier(Modifier::BOLD) } else { Style::new() };
+        texts.iter().map(|(text, bold)| Piece::new(Clean::line(text), style(*bold))).collect()
+    }
+
+    proptest! {
+        #[test]
+        fn plain_letters_are_broken_as_any_others(
+            texts in prop::collection::vec(("[ -~]{0,30}|[a-c ]{0,40}", any::<bool>()), 0..5),
+            width in 1_u16..40,
+            words in any::<bool>(),
+        ) {
+            let pieces = styled(&texts);
+            let how = if words { Break::Words } else { Break::Anywhere };
+            let room = usize::from(width);
+            let slow = match how {
+                Break::Words => by_words(atoms(&pieces), room),
+                Break::Anywhere => anywhere(atoms(&pieces), room),
+            };
+            let slow: Vec<_> = slow.iter().map(|row| line(row.iter(), std::iter::empty())).collect();
+            prop_assert_eq!(wrap(&pieces, width, &Before::default(), how), slow);
+            prop_assert!(Letters::of(&pieces).is_some());
+        }
+    }
 }

@@ -47,6 +47,22 @@ fn a_reply_that_grows_looks_as_if_it_had_been_there_at_once() {
     assert_eq!(text(drawn.lines(&done, 60, &theme, false)), text(&block(&done, 60, &theme, false)));
 }
 
+/// What comes then is only counted, as often as a frame is drawn.
+#[test]
+fn a_reply_that_is_too_long_to_be_held_is_not_laid_out_again_for_what_follows() {
+    let mut drawn = Drawn::default();
+    let theme = Theme::default();
+    let said = "some words\n\n- and more";
+    for left_out in 0..20 {
+        let mut told = reply(3, left_out, said, true);
+        if let Body::Reply(words) = &mut told.body {
+            words.left_out = left_out * 1_000;
+        }
+        assert_eq!(drawn.lines(&told, 60, &theme, false), block(&told, 60, &theme, false), "{left_out}");
+    }
+    assert_eq!((drawn.painted(), drawn.grown()), (20, 19));
+}
+
 #[test]
 fn what_is_kept_has_an_end() {
     let mut drawn = Drawn::new(100);
