@@ -14,6 +14,7 @@ mod link;
 mod outside;
 pub mod paint;
 pub mod panes;
+mod reach;
 mod room;
 mod run;
 mod signals;

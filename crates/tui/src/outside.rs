@@ -106,7 +106,11 @@ pub enum Answer {
     FirstRun(FirstRun),
     /// Somebody else writes where the new session was to work.
     Held(Holder),
-    Asks(Vec<AskRow>),
+    Asks {
+        rows: Vec<AskRow>,
+        /// Whose log cannot be read, and why.
+        unread: Vec<String>,
+    },
     Look(Look),
     Local(Vec<ModelLine>),
     Skills(Vec<SkillLine>),

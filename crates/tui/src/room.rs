@@ -23,14 +23,13 @@ use crate::editor;
 use crate::event::TermEvent;
 use crate::keep::Keep;
 use crate::link::{Link, send_to};
-use crate::outside::{Answer, Outside, Question, Trouble};
+use crate::outside::{Outside, Question, Trouble};
+use crate::reach::{Joined, Reached, reach};
 use crate::run::{Left, RunError};
 use crate::signals::Signals;
 use crate::terminal::Terminal;
-use crate::wake::{Joined, Joining, Reached, Told, Woken, at, heard, joined, next_event};
+use crate::wake::{Joining, Told, Woken, at, heard, joined, next_event};
 
-/// How often a pod that went while it was being joined is reached again.
-const AGAIN: u32 = 3;
 /// At most so often: timers are late rather than early, and sixty frames a second are promised.
 const FRAME: Duration = Duration::from_millis(14);
 /// What there is between two frames at least, however long one takes: others are to be heard too.
@@ -312,25 +311,7 @@ impl<'a> Room<'a> {
     }
 
     fn join(&mut self, question: Question, since: Option<Position>) {
-        let outside = self.outside;
-        self.joining = Some(Box::pin(async move {
-            let mut answer = outside.ask(question).await?;
-            let mut again = AGAIN;
-            loop {
-                let (session, name, socket) = match answer {
-                    Answer::Reached { session, name, socket } => (session, name, socket),
-                    Answer::Held(holder) => return Ok(Reached::Held(holder)),
-                    _ => return Err(Trouble { what: "no pod was reached".to_owned(), hint: None }),
-                };
-                match Link::open(&socket, since, outside.introduction()).await {
-                    Ok(link) => return Ok(Reached::Joined(Joined { session, name, link })),
-                    // It has stopped since it was found, as a pod does at the end of `minke exec`.
-                    Err(e) if e.is_nobody() && again > 0 => again -= 1,
-                    Err(e) => return Err(Trouble { what: e.to_string(), hint: Some(e.hint().to_owned()) }),
-                }
-                answer = outside.ask(Question::Reach(session)).await?;
-            }
-        }));
+        self.joining = Some(Box::pin(reach(self.outside, question, since)));
     }
 
     fn save_draft(&mut self) {

@@ -4,28 +4,15 @@ use std::io;
 
 use crossterm::event::EventStream;
 use futures_util::StreamExt;
-use minke_record::SessionId;
 use tokio::time::{Instant, sleep_until};
 
 use crate::app::Msg;
 use crate::link::Link;
-use crate::outside::{Holder, Trouble};
+use crate::outside::Trouble;
+use crate::reach::Reached;
 
 pub(crate) type Told<'a> = std::pin::Pin<Box<dyn Future<Output = Msg> + 'a>>;
 pub(crate) type Joining<'a> = std::pin::Pin<Box<dyn Future<Output = Result<Reached, Trouble>> + 'a>>;
-
-/// A pod, or somebody who is in its way.
-pub(crate) enum Reached {
-    Joined(Joined),
-    Held(Holder),
-}
-
-/// A pod that was reached.
-pub(crate) struct Joined {
-    pub(crate) session: SessionId,
-    pub(crate) name: String,
-    pub(crate) link: Link,
-}
 
 /// What woke the loop.
 pub(crate) enum Woken {

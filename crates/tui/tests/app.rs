@@ -613,7 +613,7 @@ fn without_a_session_there_is_what_can_be_gone_on_with() {
                 updated: room.now,
                 archived: false,
             }]),
-            Question::Asks { everywhere: true } => Answer::Asks(Vec::new()),
+            Question::Asks { everywhere: true } => Answer::Asks { rows: Vec::new(), unread: Vec::new() },
             other => panic!("{other:?}"),
         };
         room.msg(Msg::Told { token, result: Box::new(Ok(answer)) });

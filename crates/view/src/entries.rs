@@ -4,9 +4,9 @@
 //! Invariant: it is total: a log that says nonsense folds to something (`folding_anything_never_panics`).
 
 use minke_record::{
-    Actor, AlertLevel, Answer, Ask, AskId, DequeueReason, Entry, Goal, GoalChange, History, Holder, Inbox,
-    Kind, Opened, Purpose, SegmentReason, SegmentStart, SessionStart, SystemEntry, SystemKind, Task,
-    TaskStatus,
+    Actor, AlertLevel, Answer, Ask, AskId, ConfigChanged, DequeueReason, Dequeued, Entry, Goal, GoalChange,
+    History, Holder, Inbox, Kind, LlmCall, Opened, Progress, Purpose, RunCompleted, SegmentReason,
+    SegmentStart, SessionStart, SystemEntry, SystemKind, Task, TaskStatus,
 };
 
 use crate::block::{Answered, AskCard, BlockId, Body, Notice, NoticeKind};
@@ -33,39 +33,16 @@ impl Conversation {
             Kind::Invoke(e) => self.run_opened(e, entry),
             Kind::UserInput(e) => self.input_came(e, entry),
             Kind::QueuedInput(e) => self.input_queued(e),
-            Kind::Dequeued(e) => {
-                self.standing.queue.retain(|queued| queued.id != e.id);
-                self.fold.steered = Some(e.id).filter(|_| e.why == DequeueReason::Steered);
-                // As the input that follows it.
-                let known = self.fold.run.as_ref().is_some_and(|run| Some(run.id) == entry.run);
-                if self.fold.steered.is_some() && !known {
-                    self.keep_loose(entry);
-                }
-                return;
-            }
+            Kind::Dequeued(e) => return self.input_dequeued(e, entry),
             Kind::Inbox(e) => self.note_came(e, entry),
             Kind::SystemEntry(e) => self.told_the_agent(e, entry),
-            Kind::LlmCall(e) => {
-                self.fold.requests.insert(e.call, e.purpose == Purpose::Turn);
-                // Those that a death cut off have no end.
-                while self.fold.requests.len() > REQUESTS {
-                    self.fold.requests.pop_first();
-                }
-                if e.purpose == Purpose::Turn {
-                    self.standing.model.clone_from(&e.route.model);
-                }
-                self.reply_over();
-            }
+            Kind::LlmCall(e) => self.request_began(e),
             Kind::AssistantItem(e) => self.model_said(e, entry),
             Kind::LlmUsage(e) => self.usage_counted(e),
             Kind::LlmEnd(e) => self.request_ended(e),
             Kind::ToolDispatch(e) => self.call_started(e, entry),
             Kind::ToolResult(e) => self.call_ended(e, entry),
-            Kind::RunCompleted(e) => {
-                let spent = e.reason.as_ref().is_some_and(|reason| reason.starts_with(SPENT));
-                self.run_ended(&e.result, e.reason.as_deref(), entry);
-                self.hold(self.fold.held || spent);
-            }
+            Kind::RunCompleted(e) => self.run_completed(e, entry),
             Kind::RunErrored(e) => self.run_failed(e, entry),
             Kind::Ask(e) => self.asked(e, entry),
             Kind::Answer(e) => self.answered(e, entry),
@@ -77,26 +54,11 @@ impl Conversation {
             Kind::ChildEnd(e) => self.child_ended(e, entry),
             Kind::ChildSpent(e) => self.children_paid(e),
             Kind::StateChange(e) => self.state_changed(e),
-            Kind::Progress(e) => {
-                let percent = e.percent.map(|percent| format!("{percent:.0} %: ")).unwrap_or_default();
-                let text = format!("{percent}{}", e.note);
-                self.standing.progress = Some(tell::beginning(&text, tell::ABOUT_BYTES));
-            }
+            Kind::Progress(e) => self.progressed(e),
             Kind::Goal(e) => self.goal_changed(e, entry),
             Kind::Task(e) => self.task_changed(e),
             Kind::Rewound(e) => self.rewound(e.to_seq, entry),
-            Kind::ConfigChanged(e) => {
-                match (e.key.as_str(), e.value.as_str()) {
-                    ("model.ref", Some(model)) => model.clone_into(&mut self.standing.model),
-                    ("permissions.posture", Some(posture)) => {
-                        posture.clone_into(&mut self.standing.posture);
-                    }
-                    _ => {}
-                }
-                if let Some(text) = tell::config(e) {
-                    self.notice(entry, NoticeKind::Change, &text);
-                }
-            }
+            Kind::ConfigChanged(e) => self.config_changed(e, entry),
             Kind::Renamed(e) => {
                 self.standing.name = e.name.to_string();
                 self.notice(entry, NoticeKind::Change, &format!("the name is now {}", e.name));
@@ -122,6 +84,51 @@ impl Conversation {
             | Kind::Unknown(_) => {}
         }
         self.fold.steered = None;
+    }
+
+    fn input_dequeued(&mut self, e: &Dequeued, entry: &Entry) {
+        self.standing.queue.retain(|queued| queued.id != e.id);
+        self.fold.steered = Some(e.id).filter(|_| e.why == DequeueReason::Steered);
+        // As the input that follows it.
+        let known = self.fold.run.as_ref().is_some_and(|run| Some(run.id) == entry.run);
+        if self.fold.steered.is_some() && !known {
+            self.keep_loose(entry);
+        }
+    }
+
+    fn request_began(&mut self, e: &LlmCall) {
+        self.fold.requests.insert(e.call, e.purpose == Purpose::Turn);
+        // Those that a death cut off have no end.
+        while self.fold.requests.len() > REQUESTS {
+            self.fold.requests.pop_first();
+        }
+        if e.purpose == Purpose::Turn {
+            self.standing.model.clone_from(&e.route.model);
+        }
+        self.reply_over();
+    }
+
+    fn run_completed(&mut self, e: &RunCompleted, entry: &Entry) {
+        let spent = e.reason.as_ref().is_some_and(|reason| reason.starts_with(SPENT));
+        self.run_ended(&e.result, e.reason.as_deref(), entry);
+        self.hold(self.fold.held || spent);
+    }
+
+    fn progressed(&mut self, e: &Progress) {
+        let percent = e.percent.map(|percent| format!("{percent:.0} %: ")).unwrap_or_default();
+        let text = format!("{percent}{}", e.note);
+        self.standing.progress = Some(tell::beginning(&text, tell::ABOUT_BYTES));
+    }
+
+    fn config_changed(&mut self, e: &ConfigChanged, entry: &Entry) {
+        match (e.key.as_str(), e.value.as_str()) {
+            ("model.ref", Some(model)) => model.clone_into(&mut self.standing.model),
+            ("permissions.posture", Some(posture)) => posture.clone_into(&mut self.standing.posture),
+            _ => {}
+        }
+        if let Some(text) = tell::config(e) {
+            self.notice(entry, NoticeKind::Change, &text);
+        }
     }
 
     pub(crate) fn put(&mut self, entry: &Entry, part: u32, body: Body) -> BlockId {

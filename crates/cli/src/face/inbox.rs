@@ -7,6 +7,7 @@ use minke_client::Home;
 use minke_pod::State;
 use minke_record::{Ask, AskId, Millis, OpenAsk, Position, SessionId};
 use minke_registry::Runtime;
+use minke_session::StoreError;
 use minke_tui::Answer;
 use minke_tui::panes::AskRow;
 use minke_view::AskCard;
@@ -17,15 +18,18 @@ use crate::failure::Failure;
 /// Questions that are shown.
 const ROWS: usize = 1_000;
 
+/// Where a log stood, and what was open there.
+type Seen = (Position, Vec<AskRow>);
+
 /// Where each log stood when it was looked at, and what was open there. A log that has not grown is not read again.
 #[derive(Debug, Default)]
 pub(super) struct Inbox {
-    seen: BTreeMap<SessionId, (Position, Vec<AskRow>)>,
+    seen: BTreeMap<SessionId, Seen>,
 }
 
 impl Inbox {
-    fn look(&mut self, home: &Home, everywhere: bool) -> Result<Vec<AskRow>, Failure> {
-        let known = |(_, rows): &(Position, Vec<AskRow>)| !rows.is_empty();
+    fn look(&mut self, home: &Home, everywhere: bool) -> Result<Answer, Failure> {
+        let known = |(_, rows): &Seen| !rows.is_empty();
         let sessions: Vec<SessionId> = if everywhere {
             home.store.list()?
         } else {
@@ -36,31 +40,36 @@ impl Inbox {
             some.dedup();
             some
         };
-        let mut seen = BTreeMap::new();
+        let (mut seen, mut unread) = (BTreeMap::new(), Vec::new());
         for session in sessions {
-            // One that cannot be read must not hide the others; `minke asks` names it.
-            if let Some(found) = self.session(home, session) {
-                seen.insert(session, found);
+            // One that cannot be read must not hide the others; it is named.
+            match self.session(home, session) {
+                Ok(Some(found)) => {
+                    seen.insert(session, found);
+                }
+                Ok(None) => {}
+                Err(e) => unread.push(format!("s_{session} may ask something: its log cannot be read: {e}")),
             }
         }
         let mut rows: Vec<AskRow> = seen.values().flat_map(|(_, rows)| rows).cloned().collect();
         self.seen = seen;
         rows.sort_by_key(|row| row.since);
         rows.truncate(ROWS);
-        Ok(rows)
+        Ok(Answer::Asks { rows, unread })
     }
 
-    fn session(&self, home: &Home, session: SessionId) -> Option<(Position, Vec<AskRow>)> {
-        let reader = home.store.reader(session).ok()?;
-        let head = reader.head().ok()??;
+    /// Nothing, if nothing was ever written there.
+    fn session(&self, home: &Home, session: SessionId) -> Result<Option<Seen>, StoreError> {
+        let reader = home.store.reader(session)?;
+        let Some(head) = reader.head()? else { return Ok(None) };
         if let Some(seen) = self.seen.get(&session).filter(|(at, _)| *at == head) {
-            return Some(seen.clone());
+            return Ok(Some(seen.clone()));
         }
-        let replay = reader.replay().ok()?;
+        let replay = reader.replay()?;
         let facts = State::replay(replay.iter().map(|sealed| &sealed.entry)).facts;
         let pod = facts.name.as_ref().map(ToString::to_string).unwrap_or_default();
         let rows = facts.asks.into_iter().map(|ask| row(session, &pod, ask)).collect();
-        Some((head, rows))
+        Ok(Some((head, rows)))
     }
 }
 
@@ -84,6 +93,6 @@ impl Face {
             let mut inbox = inbox.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
             inbox.look(&home, everywhere)
         });
-        Ok(Answer::Asks(looked.await?))
+        looked.await
     }
 }

@@ -23,6 +23,7 @@ impl App {
             pane.choose(ask);
         }
         self.asked_at = 0;
+        self.unread.clear();
         self.over = Some(Over::Asks(pane));
         self.ask_asks(true);
     }
@@ -42,6 +43,19 @@ impl App {
                 self.asked_at = self.now;
             }
         }
+    }
+
+    /// Whoever has the questions open is told once of those that may be missing.
+    pub(super) fn show_unread(&mut self, unread: Vec<String>) {
+        if !matches!(self.over, Some(Over::Asks(_))) || self.unread == unread {
+            return;
+        }
+        match unread.as_slice() {
+            [] => return,
+            [one] => self.complain(one.clone()),
+            [first, more @ ..] => self.complain(format!("{first} (and {} more)", more.len())),
+        }
+        self.unread = unread;
     }
 
     /// Questions that are not to be seen in the conversation that is attached.

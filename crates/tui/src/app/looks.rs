@@ -36,7 +36,7 @@ impl App {
     pub(super) fn is_no_news(&mut self, msg: &Msg) -> bool {
         let Msg::Told { token, result } = msg else { return false };
         let same = match &**result {
-            Ok(Answer::Asks(rows)) => *rows == self.asks,
+            Ok(Answer::Asks { rows, unread }) => *rows == self.asks && unread.is_empty(),
             Ok(Answer::Pods(pods)) => self.homely_pods(pods.clone()) == self.pods,
             _ => false,
         };

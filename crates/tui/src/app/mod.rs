@@ -115,6 +115,8 @@ pub struct App {
     waiting: Option<Waiting>,
     /// Open questions of all pods, oldest first.
     asks: Vec<AskRow>,
+    /// What was told of logs that cannot be read.
+    unread: Vec<String>,
     /// It was looked everywhere for who asks.
     looked: bool,
     /// Models of servers on this machine that have answered.
@@ -159,6 +161,7 @@ impl App {
             line: None,
             waiting: None,
             asks: Vec::new(),
+            unread: Vec::new(),
             looked: false,
             local: Vec::new(),
             popup: None,

@@ -207,7 +207,10 @@ impl App {
             (Answer::Completions(_), _) => {}
             (Answer::Models(models), _) => self.show_models(models),
             (Answer::FirstRun(found), _) => self.found_first(found),
-            (Answer::Asks(rows), _) => self.show_asks(rows),
+            (Answer::Asks { rows, unread }, _) => {
+                self.show_asks(rows);
+                self.show_unread(unread);
+            }
             (Answer::Local(found), _) => self.show_local(found),
             (Answer::Look(look), _) => self.show_look(look),
             (Answer::Skills(skills), _) => self.show_skills(skills),

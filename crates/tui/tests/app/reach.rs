@@ -61,17 +61,54 @@ impl Room {
     }
 }
 
+/// Somebody who looks at all questions does not take these for all.
+#[test]
+fn a_log_that_cannot_be_read_is_named_where_the_questions_are() {
+    let mut room = Room::attached();
+    let unread = || vec!["s_1 may ask something".to_owned(), "s_2 may ask something".to_owned()];
+    let answer = || Answer::Asks { rows: vec![question(1, "early", "make a")], unread: unread() };
+    room.msg(Msg::Around);
+    let (token, _) = room.asked();
+    room.told(token, answer());
+    room.shows_not("may ask something");
+    for _ in 0..2 {
+        room.command("/asks ");
+        let (token, _) = room.asked();
+        room.told(token, answer());
+        room.shows("s_1 may ask something (and 1 more)");
+        room.press("down");
+        room.shows_not("may ask something");
+        room.msg(Msg::Around);
+        let (token, _) = room.asked();
+        room.told(token, answer());
+        room.shows_not("may ask something");
+        room.press("esc");
+    }
+}
+
 #[test]
 fn who_asks_elsewhere_is_said_at_the_bottom_and_answered_in_one_list() {
     let mut room = Room::attached();
     room.msg(Msg::Around);
     let (token, asked) = room.asked();
     assert_eq!(asked, Question::Asks { everywhere: true });
-    room.told(token, Answer::Asks(vec![question(2, "late", "make b"), question(1, "early", "make a")]));
+    room.told(
+        token,
+        Answer::Asks {
+            rows: vec![question(2, "late", "make b"), question(1, "early", "make a")],
+            unread: Vec::new(),
+        },
+    );
     room.shows("2 ask: alt-a");
     room.press("alt-a");
     let (token, _) = room.asked();
-    room.told(token, Answer::Asks(vec![question(2, "late", "make b"), question(1, "early", "make a")]));
+    room.told(
+        token,
+        Answer::Asks {
+            rows: vec![question(2, "late", "make b"), question(1, "early", "make a")],
+            unread: Vec::new(),
+        },
+    );
     let picture = room.picture();
     assert!(picture.find("early").unwrap() < picture.find("late").unwrap(), "oldest first:\n{picture}");
     room.shows("make a");
@@ -106,12 +143,18 @@ fn a_question_that_comes_into_the_place_of_another_is_not_answered_by_its_key() 
     let mut room = Room::attached();
     room.press("alt-a");
     let (token, _) = room.asked();
-    room.told(token, Answer::Asks(vec![question(1, "early", "make a"), question(2, "late", "make b")]));
+    room.told(
+        token,
+        Answer::Asks {
+            rows: vec![question(1, "early", "make a"), question(2, "late", "make b")],
+            unread: Vec::new(),
+        },
+    );
     room.now += 1_000;
     // The first was answered by somebody else while the finger was on its way.
     room.msg(Msg::Around);
     let (token, _) = room.asked();
-    room.told(token, Answer::Asks(vec![question(2, "late", "make b")]));
+    room.told(token, Answer::Asks { rows: vec![question(2, "late", "make b")], unread: Vec::new() });
     room.press("y");
     assert_eq!(room.ordered(), []);
     room.shows("press the key again");
@@ -125,7 +168,10 @@ fn a_question_in_words_is_answered_from_the_list_and_enter_attaches() {
     let mut room = Room::attached();
     room.command("/asks ");
     let (token, _) = room.asked();
-    room.told(token, Answer::Asks(vec![in_words(3, "painter", "Which colour?")]));
+    room.told(
+        token,
+        Answer::Asks { rows: vec![in_words(3, "painter", "Which colour?")], unread: Vec::new() },
+    );
     room.shows("Which colour?");
     room.now += 1_000;
     room.press("2");
@@ -138,7 +184,10 @@ fn a_question_in_words_is_answered_from_the_list_and_enter_attaches() {
     room.failed(token, "its pod does not answer");
     room.shows("its pod does not answer");
     let (token, _) = room.asked();
-    room.told(token, Answer::Asks(vec![in_words(3, "painter", "Which colour?")]));
+    room.told(
+        token,
+        Answer::Asks { rows: vec![in_words(3, "painter", "Which colour?")], unread: Vec::new() },
+    );
     room.press("y");
     room.write("green");
     room.press("enter");
@@ -156,14 +205,14 @@ fn looking_around_draws_nothing_that_is_known() {
     for _ in 0..2 {
         room.msg(Msg::Around);
         let (token, _) = room.asked();
-        room.told(token, Answer::Asks(vec![question(1, "early", "make a")]));
+        room.told(token, Answer::Asks { rows: vec![question(1, "early", "make a")], unread: Vec::new() });
     }
     room.app.take_dirty();
     room.msg(Msg::Around);
     room.msg(Msg::Around);
     let (token, asked) = room.asked();
     assert_eq!(asked, Question::Asks { everywhere: false }, "one at a time, and the short look");
-    room.told(token, Answer::Asks(vec![question(1, "early", "make a")]));
+    room.told(token, Answer::Asks { rows: vec![question(1, "early", "make a")], unread: Vec::new() });
     assert!(!room.app.take_dirty());
     assert_eq!(room.app.wants_tick(), None);
 }
