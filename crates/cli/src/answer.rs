@@ -2,7 +2,7 @@
 
 use clap::Args;
 use minke_client::{Delivered, Delivery, Home, deliver};
-use minke_pod::{State, Visit};
+use minke_pod::Visit;
 use minke_protocol::Method;
 use minke_record::{Actor, AskId, Decision, OpenAsk, PodName, SessionId};
 use serde_json::{Value, json};
@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use crate::around::{Surroundings, introduction};
 use crate::card::Card;
 use crate::failure::{Exit, Failure};
+use crate::questions::{Questions, questions};
 use crate::screen::Screen;
 use crate::spoken::without_secrets;
 
@@ -107,22 +108,18 @@ pub(crate) async fn deliver_answer(
 fn find_asks(home: &Home, screen: &Screen) -> Result<Vec<Asked>, Failure> {
     let mut asks = Vec::new();
     for session in home.store.list()? {
-        let replay = match home.store.reader(session).and_then(|reader| reader.replay()) {
-            Ok(replay) => replay,
+        let found = match home.store.reader(session).and_then(|reader| questions(&*reader)) {
+            Ok(found) => found,
             Err(e) => {
                 screen.warn(&format!("s_{session} may ask something: its log cannot be read: {e}"));
                 continue;
             }
         };
-        let State { facts, .. } = State::replay(replay.iter().map(|sealed| &sealed.entry));
-        let pod = facts.name.as_ref().map(ToString::to_string).unwrap_or_default();
-        let cwd = facts.about.as_ref().map(|about| about.cwd.clone()).unwrap_or_default();
-        asks.extend(facts.asks.into_iter().map(|ask| Asked {
-            session,
-            pod: pod.clone(),
-            cwd: cwd.clone(),
-            ask,
-        }));
+        if let Some(doubt) = &found.doubt {
+            screen.warn(doubt);
+        }
+        let Questions { pod, cwd, asks: open, .. } = found;
+        asks.extend(open.into_iter().map(|ask| Asked { session, pod: pod.clone(), cwd: cwd.clone(), ask }));
     }
     Ok(asks)
 }

@@ -38,6 +38,7 @@ mod private;
 mod profile;
 mod prompt;
 mod ps;
+mod questions;
 mod read;
 mod referred;
 mod replay;

@@ -4,7 +4,6 @@
 use std::collections::BTreeMap;
 
 use minke_client::Home;
-use minke_pod::State;
 use minke_record::{Ask, AskId, Millis, OpenAsk, Position, SessionId};
 use minke_registry::Runtime;
 use minke_session::StoreError;
@@ -14,14 +13,20 @@ use minke_view::AskCard;
 
 use super::Face;
 use crate::failure::Failure;
+use crate::questions::{Questions, questions};
 
 /// Questions that are shown.
 const ROWS: usize = 1_000;
 
-/// Where a log stood, and what was open there.
-type Seen = (Position, Vec<AskRow>);
+/// Where a log stood, what was open there, and why there may be more.
+#[derive(Debug, Clone)]
+struct Seen {
+    head: Option<Position>,
+    rows: Vec<AskRow>,
+    doubt: Option<String>,
+}
 
-/// Where each log stood when it was looked at, and what was open there. A log that has not grown is not read again.
+/// Where each log stood when it was looked at. A log that has not grown is not read again.
 #[derive(Debug, Default)]
 pub(super) struct Inbox {
     seen: BTreeMap<SessionId, Seen>,
@@ -29,12 +34,11 @@ pub(super) struct Inbox {
 
 impl Inbox {
     fn look(&mut self, home: &Home, everywhere: bool) -> Result<Answer, Failure> {
-        let known = |(_, rows): &Seen| !rows.is_empty();
         let sessions: Vec<SessionId> = if everywhere {
             home.store.list()?
         } else {
             let live = Runtime::new(&home.paths).look()?.live;
-            let asking = self.seen.iter().filter(|(_, seen)| known(seen)).map(|(session, _)| *session);
+            let asking = self.seen.iter().filter(|(_, seen)| !seen.rows.is_empty()).map(|(id, _)| *id);
             let mut some: Vec<SessionId> = live.iter().map(|live| live.row.session).chain(asking).collect();
             some.sort_unstable();
             some.dedup();
@@ -44,32 +48,29 @@ impl Inbox {
         for session in sessions {
             // One that cannot be read must not hide the others; it is named.
             match self.session(home, session) {
-                Ok(Some(found)) => {
+                Ok(found) => {
+                    unread.extend(found.doubt.clone());
                     seen.insert(session, found);
                 }
-                Ok(None) => {}
                 Err(e) => unread.push(format!("s_{session} may ask something: its log cannot be read: {e}")),
             }
         }
-        let mut rows: Vec<AskRow> = seen.values().flat_map(|(_, rows)| rows).cloned().collect();
+        let mut rows: Vec<AskRow> = seen.values().flat_map(|seen| &seen.rows).cloned().collect();
         self.seen = seen;
         rows.sort_by_key(|row| row.since);
         rows.truncate(ROWS);
         Ok(Answer::Asks { rows, unread })
     }
 
-    /// Nothing, if nothing was ever written there.
-    fn session(&self, home: &Home, session: SessionId) -> Result<Option<Seen>, StoreError> {
+    fn session(&self, home: &Home, session: SessionId) -> Result<Seen, StoreError> {
         let reader = home.store.reader(session)?;
-        let Some(head) = reader.head()? else { return Ok(None) };
-        if let Some(seen) = self.seen.get(&session).filter(|(at, _)| *at == head) {
-            return Ok(Some(seen.clone()));
+        let head = reader.head()?;
+        if let Some(seen) = self.seen.get(&session).filter(|seen| seen.head == head) {
+            return Ok(seen.clone());
         }
-        let replay = reader.replay()?;
-        let facts = State::replay(replay.iter().map(|sealed| &sealed.entry)).facts;
-        let pod = facts.name.as_ref().map(ToString::to_string).unwrap_or_default();
-        let rows = facts.asks.into_iter().map(|ask| row(session, &pod, ask)).collect();
-        Ok(Some((head, rows)))
+        let Questions { pod, asks, doubt, .. } = questions(&*reader)?;
+        let rows = asks.into_iter().map(|ask| row(session, &pod, ask)).collect();
+        Ok(Seen { head, rows, doubt })
     }
 }
 

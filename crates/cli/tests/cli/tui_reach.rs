@@ -213,6 +213,28 @@ fn somebody_new_takes_the_tour_and_comes_back() {
     assert!(tui.leave().success());
 }
 
+/// What stands behind the damage may be a question that nobody sees.
+#[test]
+fn a_log_that_is_damaged_is_named_among_the_questions() {
+    let world = told(ECHO);
+    let mut sessions = std::fs::read_dir(world.home().join("data/sessions")).unwrap();
+    let log = sessions.next().unwrap().unwrap().path().join("log.jsonl");
+    let text = std::fs::read_to_string(&log).unwrap();
+    std::fs::write(&log, text.replacen("\"user_input\"", "\"user_imput\"", 1)).unwrap();
+    let asks = world.run(&["asks"]);
+    assert_eq!(asks.code, Some(0), "{asks:?}");
+    assert!(asks.err.contains("may ask something: log.jsonl is damaged at line"), "{asks:?}");
+    assert!(asks.err.contains("`minke log repair"), "{asks:?}");
+    let mut tui = Tui::start(&world, &[], SIZES[1]);
+    tui.until("what is to be done?");
+    tui.press(ALT_A);
+    tui.until("nobody waits for an answer");
+    tui.until("may ask something: log.jsonl is damaged at line");
+    tui.press(ESC);
+    tui.until("what is to be done?");
+    assert!(tui.leave().success());
+}
+
 #[test]
 fn rules_skills_the_doctor_and_an_export_are_shown() {
     for size in SIZES {
