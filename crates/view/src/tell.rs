@@ -128,7 +128,11 @@ pub(crate) fn written_about(arguments: &str, cwd: &str) -> String {
     if let Ok(Value::Object(map)) = serde_json::from_str::<Value>(looked_at) {
         let told = TELLING.iter().find_map(|key| match map.get(*key) {
             Some(Value::String(text)) if !text.trim().is_empty() => Some(text.clone()),
-            Some(Value::Number(number)) => Some(number.to_string()),
+            // A number alone says little: what became of it stands beside it.
+            Some(Value::Number(number)) => {
+                let status = map.get("status").and_then(Value::as_str).map(|status| format!(": {status}"));
+                Some(format!("{number}{}", status.unwrap_or_default()))
+            }
             Some(Value::Array(list)) => {
                 Some(list.iter().filter_map(Value::as_str).collect::<Vec<_>>().join(", "))
             }

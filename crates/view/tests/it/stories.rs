@@ -99,6 +99,18 @@ fn who_joins_in_the_middle_sees_what_the_others_see() {
 }
 
 #[test]
+fn a_call_about_a_number_says_what_became_of_it() {
+    let mut log = Log::begins();
+    log.says("go").asks_model(0);
+    let update = |arguments: &serde_json::Value| tool_call("c1", "TaskUpdate", arguments);
+    log.model(0, update(&json!({ "id": 2, "status": "completed" })));
+    assert_eq!(log.words()[1], "call: TaskUpdate 2: completed [waiting]");
+    let mut log = Log::begins();
+    log.says("go").asks_model(0).model(0, update(&json!({ "id": 2, "subject": "Sing" })));
+    assert_eq!(log.words()[1], "call: TaskUpdate Sing [waiting]");
+}
+
+#[test]
 fn a_command_is_written_asked_about_run_and_ended() {
     let mut log = Log::begins();
     log.says("build").asks_model(0);
