@@ -10,10 +10,14 @@ use crate::tell;
 
 impl Conversation {
     pub(crate) fn child_began(&mut self, e: &Child, entry: &Entry) {
+        let mut scope = e.scope.clone();
+        for rule in &mut scope.allow {
+            rule.target = tell::near(&rule.target, &self.fold.cwd).to_owned();
+        }
         let card = ChildCard {
             session: e.session,
             name: e.name.clone(),
-            scope: e.scope.summary(),
+            scope: scope.summary(),
             told: "running".to_owned(),
             ended: None,
         };

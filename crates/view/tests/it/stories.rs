@@ -99,6 +99,17 @@ fn who_joins_in_the_middle_sees_what_the_others_see() {
 }
 
 #[test]
+fn what_a_child_was_lent_is_told_as_it_is_seen_from_here() {
+    let mut log = Log::begins();
+    let lent = |target: &str| json!({ "target": target, "permission": "write", "recursive": true });
+    log.add(json!({ "kind": "child", "session": "01970000-0000-7000-8000-000000000009", "name": "lib", "call_id": "c1",
+        "scope": { "allow": [lent("/w/lib"), lent("/w"), lent("/elsewhere")] } }));
+    let conversation = log.fold();
+    let Body::Child(card) = &conversation.blocks()[0].body else { panic!("not a child") };
+    assert_eq!(card.scope, "write:lib, write:/w, write:/elsewhere");
+}
+
+#[test]
 fn a_call_about_a_number_says_what_became_of_it() {
     let mut log = Log::begins();
     log.says("go").asks_model(0);
