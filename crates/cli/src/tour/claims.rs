@@ -218,12 +218,13 @@ impl Judge<'_> {
             .filter(|pid| kernel::exists(*pid))
             .collect();
         let held = killed.gone_ms <= SCOPE_BACK_MS && left.is_empty();
+        let command = match killed.processes.len() {
+            0 => "no process of its command was there".to_owned(),
+            1 => "its command's process is gone too".to_owned(),
+            many => format!("its command's {many} processes are gone too"),
+        };
         let evidence = match left.as_slice() {
-            [] => format!(
-                "after {} ms; of its command {} process was there and none is left",
-                killed.gone_ms,
-                killed.processes.len()
-            ),
+            [] => format!("after {} ms; {command}", killed.gone_ms),
             some => format!("still there: {some:?}"),
         };
         Claim { name, held, evidence }
