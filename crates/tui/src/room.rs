@@ -115,7 +115,6 @@ impl<'a> Room<'a> {
                     if matches!(event, crossterm::event::Event::Resize(..)) {
                         self.terminal.listen_again().map_err(RunError::Terminal)?;
                     }
-                    self.pressed = true;
                     (self.term(event), false)
                 }
                 // The terminal is gone.
@@ -194,6 +193,7 @@ impl<'a> Room<'a> {
 
     fn term(&mut self, event: crossterm::event::Event) -> Vec<Do> {
         let Some(event) = TermEvent::read(event) else { return Vec::new() };
+        self.pressed |= !matches!(event, TermEvent::Focus(_));
         self.app.update(Msg::Term(event), self.outside.now())
     }
 

@@ -689,6 +689,38 @@ fn somebody_new_chooses_a_model_first() {
     assert_eq!(room.ordered(), [launches("go", Some("scripted:demo"))]);
 }
 
+/// Somebody new may type first and look afterwards.
+#[test]
+fn what_somebody_new_types_waits_for_a_model() {
+    let mut room = Room::new(Setup::default());
+    let asked = room.app.open(room.now);
+    let first = asked.iter().find_map(|order| match order {
+        Do::Ask { token, question: Question::FirstRun } => Some(*token),
+        _ => None,
+    });
+    let line = ModelLine { reference: "m/one".into(), ready: true, note: "needs no key".into() };
+    let found = FirstRun { model: None, ready: vec![line.clone()], missing: Vec::new() };
+    room.msg(Msg::Told { token: first.unwrap(), result: Box::new(Ok(Answer::FirstRun(found))) });
+    room.ordered();
+    room.write("do it");
+    room.press("enter");
+    room.shows("first a model, please; what you typed stays");
+    let ordered = room.ordered();
+    let Some(Do::Ask { token, question: Question::Models }) = ordered.last() else { panic!("{ordered:?}") };
+    room.msg(Msg::Told { token: *token, result: Box::new(Ok(Answer::Models(vec![line]))) });
+    room.shows("m/one");
+    room.ordered();
+    room.press("enter");
+    room.shows("> do it");
+    let ordered = room.ordered();
+    assert!(
+        matches!(ordered.first(), Some(Do::Ask { question: Question::SetModel(model), .. }) if model == "m/one"),
+        "{ordered:?}"
+    );
+    room.press("enter");
+    assert_eq!(room.ordered(), [launches("do it", Some("m/one"))]);
+}
+
 fn launches(text: &str, model: Option<&str>) -> Do {
     let input = vec![InputSegment::text(text)];
     Do::Launch { input, model: model.map(str::to_owned), place: Where::Here }

@@ -12,7 +12,7 @@ use super::{App, Do, ESCAPE_TWICE_MS, Focus, PAUSING, Pending, RESUMING, TWICE_M
 use crate::composer::Heard;
 use crate::event::Key;
 use crate::keys::{Action, Place};
-use crate::outside::Where;
+use crate::outside::{Question, Where};
 
 impl App {
     pub(super) fn act_on(&mut self, key: Key) {
@@ -203,6 +203,11 @@ impl App {
         }
         if self.talk.is_none() && self.joining.is_some() {
             self.say("a moment: a pod is being started");
+            return;
+        }
+        if self.talk.is_none() && self.lacks_model() {
+            self.say("first a model, please; what you typed stays");
+            self.ask(Question::Models, Pending::Models);
             return;
         }
         let Some(input) = self.composer.take() else { return };

@@ -14,11 +14,14 @@ use crate::paint::Role;
 const ROWS: usize = 12;
 
 impl App {
+    /// Whether it is known that nobody could be asked.
+    pub(super) fn lacks_model(&self) -> bool {
+        self.first_run.as_ref().is_some_and(|found| found.model.is_none()) && self.model.is_none()
+    }
+
     /// What can be chosen here: models for somebody new, else pods that live and threads of this directory.
     fn opening_list(&self) -> Vec<Row> {
-        if let Some(found) =
-            self.first_run.as_ref().filter(|found| found.model.is_none() && self.model.is_none())
-        {
+        if let Some(found) = self.first_run.as_ref().filter(|_| self.lacks_model()) {
             let tour = Row {
                 text: "minke tour".to_owned(),
                 aside: "see what it is about: no key, no network".to_owned(),
@@ -76,8 +79,7 @@ impl App {
         self.chosen = self.chosen.min(rows.len().saturating_sub(1));
         let heading = self.theme.style(Role::Heading);
         let dim = self.theme.style(Role::Dim);
-        let newcomer =
-            self.first_run.as_ref().is_some_and(|found| found.model.is_none()) && self.model.is_none();
+        let newcomer = self.lacks_model();
         let mut lines = vec![Line::styled("Minke", heading)];
         let says = match (newcomer, area.width >= 70) {
             (true, true) => "Which model is to be asked? Enter chooses; it is remembered.",
