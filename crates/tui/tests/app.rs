@@ -232,6 +232,12 @@ fn an_input_that_is_refused_comes_back() {
     room.shows("> too much");
     room.shows("and more");
     room.shows("64 inputs wait already");
+    // Why it is back stays until the person does something.
+    room.now += 60_000;
+    room.msg(Msg::Tick);
+    room.shows("64 inputs wait already");
+    room.press("end");
+    room.shows_not("64 inputs wait already");
 }
 
 #[test]
@@ -532,6 +538,22 @@ fn files_are_completed_by_the_pod() {
     assert!(room.ordered().iter().all(|order| !matches!(order, Do::Say { .. })), "Enter chose");
     room.press("enter");
     assert_eq!(room.said().1, "see @srv.rs");
+}
+
+/// The list of a shorter word stays until the one of the longer word is there.
+#[test]
+fn a_directory_that_is_typed_in_full_is_not_completed_to_itself() {
+    let mut room = Room::attached();
+    room.write("see @notes");
+    let asked = room.ordered();
+    let Some(Do::Send { token, .. }) = asked.last() else { panic!("{asked:?}") };
+    let entries = json!([{ "value": "notes/", "is_dir": true }, { "value": "notes/plan.md" }]);
+    room.accept(*token, json!({ "kind": "file", "entries": entries }));
+    room.shows("  @notes/plan.md");
+    room.write("/");
+    room.shows("> @notes/plan.md");
+    room.press("tab");
+    room.shows("> see @notes/plan.md");
 }
 
 #[test]

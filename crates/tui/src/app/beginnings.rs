@@ -141,7 +141,8 @@ impl App {
         match pending {
             Pending::Said { input, .. } => {
                 self.composer.put_back(input);
-                self.say(format!("not taken: {}", refusal.message));
+                // Why it is back stays until the person does something about it.
+                self.complain(format!("not taken: {}", refusal.message));
             }
             Pending::Completions { .. } => {}
             Pending::Older => {

@@ -59,6 +59,12 @@ impl Popup {
         if self.token.rest.is_empty() {
             return all;
         }
+        // A directory that stands there in full is no completion: what is in it is on its way.
+        all.retain(|item| {
+            !(item.is_dir
+                && item.value.trim_end_matches('/') == self.token.rest.trim_end_matches('/')
+                && self.token.rest.ends_with('/'))
+        });
         fitting(&self.token.rest, &all, |item| item.value.clone()).into_iter().cloned().collect()
     }
 }
