@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use crate::around::{Surroundings, introduction};
 use crate::card::Card;
 use crate::failure::{Exit, Failure};
-use crate::questions::{Questions, questions};
+use crate::questions::{Questions, questions, unread};
 use crate::screen::Screen;
 use crate::spoken::without_secrets;
 
@@ -111,7 +111,7 @@ fn find_asks(home: &Home, screen: &Screen) -> Result<Vec<Asked>, Failure> {
         let found = match home.store.reader(session).and_then(|reader| questions(&*reader)) {
             Ok(found) => found,
             Err(e) => {
-                screen.warn(&format!("s_{session} may ask something: its log cannot be read: {e}"));
+                screen.warn(&unread(session, &e));
                 continue;
             }
         };

@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 
 use minke_pod::State;
-use minke_record::OpenAsk;
+use minke_record::{OpenAsk, SessionId};
 use minke_session::{Reader, ScanEnd, StoreError};
 
 /// The open questions of one session.
@@ -21,7 +21,10 @@ pub(crate) fn questions(reader: &dyn Reader) -> Result<Questions, StoreError> {
     let next = replay.last().map_or(0, |last| last.entry.seq + 1);
     let facts = State::replay(replay.iter().map(|sealed| &sealed.entry)).facts;
     let doubt = match reader.scan(next, &mut |_| ControlFlow::Break(()))? {
-        ScanEnd::Damaged(damage) => Some(doubt(reader, &damage.to_string())),
+        ScanEnd::Damaged(damage) => {
+            let id = reader.id();
+            Some(format!("s_{id} may ask something: {damage}; `minke log repair {id}` shows the rest"))
+        }
         ScanEnd::Clean { .. } | ScanEnd::Stopped => None,
     };
     let pod = facts.name.as_ref().map(ToString::to_string).unwrap_or_default();
@@ -29,6 +32,7 @@ pub(crate) fn questions(reader: &dyn Reader) -> Result<Questions, StoreError> {
     Ok(Questions { pod, cwd, asks: facts.asks, doubt })
 }
 
-fn doubt(reader: &dyn Reader, why: &str) -> String {
-    format!("s_{} may ask something: {why}; `minke log repair {}` shows the rest", reader.id(), reader.id())
+/// What is said of a session that cannot be asked.
+pub(crate) fn unread(session: SessionId, why: &StoreError) -> String {
+    format!("s_{session} may ask something: its log cannot be read: {why}")
 }

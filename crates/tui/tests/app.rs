@@ -1136,7 +1136,8 @@ fn every_key_can_be_another_and_is_named_where_it_counts() {
     room.asks();
     room.now += 1_000;
     room.shows("j once   a this session   k no, with a note   x end the run");
-    room.shows("j once  a session  k no  x stop");
+    // What has no key takes no room.
+    room.shows("j yes, once  a for this session  k no, with a note  x no, and stop");
     room.press("j");
     let (_, method) = room.sent();
     assert!(matches!(&method, Method::Answer(answer) if answer.decision == Decision::Approved), "{method:?}");

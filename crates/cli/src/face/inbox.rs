@@ -13,7 +13,7 @@ use minke_view::AskCard;
 
 use super::Face;
 use crate::failure::Failure;
-use crate::questions::{Questions, questions};
+use crate::questions::{Questions, questions, unread};
 
 /// Questions that are shown.
 const ROWS: usize = 1_000;
@@ -44,22 +44,22 @@ impl Inbox {
             some.dedup();
             some
         };
-        let (mut seen, mut unread) = (BTreeMap::new(), Vec::new());
+        let (mut seen, mut missing) = (BTreeMap::new(), Vec::new());
         for session in sessions {
             // One that cannot be read must not hide the others; it is named.
             match self.session(home, session) {
                 Ok(found) => {
-                    unread.extend(found.doubt.clone());
+                    missing.extend(found.doubt.clone());
                     seen.insert(session, found);
                 }
-                Err(e) => unread.push(format!("s_{session} may ask something: its log cannot be read: {e}")),
+                Err(e) => missing.push(unread(session, &e)),
             }
         }
         let mut rows: Vec<AskRow> = seen.values().flat_map(|seen| &seen.rows).cloned().collect();
         self.seen = seen;
         rows.sort_by_key(|row| row.since);
         rows.truncate(ROWS);
-        Ok(Answer::Asks { rows, unread })
+        Ok(Answer::Asks { rows, unread: missing })
     }
 
     fn session(&self, home: &Home, session: SessionId) -> Result<Seen, StoreError> {

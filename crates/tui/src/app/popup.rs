@@ -60,11 +60,8 @@ impl Popup {
             return all;
         }
         // A directory that stands there in full is no completion: what is in it is on its way.
-        all.retain(|item| {
-            !(item.is_dir
-                && item.value.trim_end_matches('/') == self.token.rest.trim_end_matches('/')
-                && self.token.rest.ends_with('/'))
-        });
+        let typed = self.token.rest.strip_suffix('/');
+        all.retain(|item| !item.is_dir || typed != Some(item.value.trim_end_matches('/')));
         fitting(&self.token.rest, &all, |item| item.value.clone()).into_iter().cloned().collect()
     }
 }

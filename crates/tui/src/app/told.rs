@@ -3,6 +3,7 @@
 use minke_protocol::{
     Completions, DequeueReply, Event, ForkReply, Frame, ReadReply, ReplyData, RewindReply, RewindTargets,
 };
+use minke_record::InputSegment;
 
 use super::over::Over;
 use super::talk::{Talk, Wire};
@@ -121,18 +122,10 @@ impl App {
             return;
         }
         match pending {
-            Pending::Dequeue => {
-                if let Some(reply) = self.read::<DequeueReply>(data) {
-                    self.composer.put_back(reply.segments);
-                    self.focus = Focus::Composer;
-                }
-            }
+            Pending::Dequeue => self.came_back::<DequeueReply>(data, |reply| reply.segments),
             Pending::Rewind => {
-                if let Some(reply) = self.read::<RewindReply>(data) {
-                    self.composer.put_back(reply.input);
-                    self.focus = Focus::Composer;
-                    self.say("back there; what you said is in the composer");
-                }
+                self.say("back there; what you said is in the composer");
+                self.came_back::<RewindReply>(data, |reply| reply.input);
             }
             Pending::RewindTargets => {
                 if let Some(targets) = self.read::<RewindTargets>(data) {
@@ -179,6 +172,18 @@ impl App {
             | Pending::Message { .. }
             | Pending::Answered { .. }
             | Pending::Changed => {}
+        }
+    }
+
+    /// An input that is the person's again.
+    fn came_back<T: for<'de> serde::Deserialize<'de>>(
+        &mut self,
+        data: &ReplyData,
+        input: fn(T) -> Vec<InputSegment>,
+    ) {
+        if let Some(reply) = self.read::<T>(data) {
+            self.composer.put_back(input(reply));
+            self.focus = Focus::Composer;
         }
     }
 

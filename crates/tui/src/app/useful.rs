@@ -40,11 +40,8 @@ impl App {
     /// As many keys as there is room for. Out of what lies over the conversation there is always a way; only the answers
     /// to a question go before it.
     fn fitting_keys(&self, room: usize) -> Vec<(String, &'static str)> {
-        let useful = self.useful(room).into_iter();
-        let bound = |(action, says)| Some((self.setup.keys.key_of(action)?.to_string(), says));
-        let mut keys: Vec<(String, &'static str)> = useful.filter_map(bound).collect();
+        let mut keys = self.bound(&self.useful(room));
         let out = keys.pop_if(|_| self.over.as_ref().is_some_and(|over| !matches!(over, Over::Asks(_))));
-        let wide = |(bound, says): &(String, &str)| bound.chars().count() + says.chars().count() + 3;
         // Behind the last one no space is needed.
         let mut left = (room + 2).saturating_sub(out.as_ref().map_or(0, wide));
         let many = keys.iter().take_while(|key| {
@@ -62,11 +59,15 @@ impl App {
         let Some(card) = self.talk.as_ref().and_then(|talk| talk.card(ask)) else { return Vec::new() };
         let short = answers(card);
         let long: Vec<_> = short.iter().map(|(action, _)| (*action, action.says())).collect();
-        let wide = |(action, says): &(Action, &str)| {
-            let bound = self.setup.keys.key_of(*action).map_or(0, |key| key.to_string().chars().count());
-            bound + says.chars().count() + 3
+        if self.bound(&long).iter().map(wide).sum::<usize>() <= room + 2 { long } else { short }
+    }
+
+    /// Those that have a key, with it.
+    fn bound(&self, keys: &[(Action, &'static str)]) -> Vec<(String, &'static str)> {
+        let bound = |(action, says): &(Action, &'static str)| {
+            Some((self.setup.keys.key_of(*action)?.to_string(), *says))
         };
-        if long.iter().map(wide).sum::<usize>() <= room + 2 { long } else { short }
+        keys.iter().filter_map(bound).collect()
     }
 
     /// Which mode it is, and what of a command was typed.
@@ -153,6 +154,11 @@ impl App {
         }
         keys
     }
+}
+
+/// The columns of a key and what it does, with the space behind them.
+fn wide((bound, says): &(String, &'static str)) -> usize {
+    bound.chars().count() + says.chars().count() + 3
 }
 
 /// The answers that a question offers, in the fewest words.
