@@ -89,6 +89,7 @@ pub fn profile(spec: &FenceSpec, tools: &[PathBuf]) -> Result<String, FenceError
     ground.files(&mut profile);
     ground.protect(&mut profile);
     ground.deny(&mut profile);
+    profile.refuse_set_id();
     ground.hold_ancestors(&mut profile);
     ground.network(&mut profile)?;
     Ok(profile.text)
@@ -153,6 +154,14 @@ impl Profile {
              \"com.apple.sandbox.pty\")))",
         );
         self.line("(allow file-ioctl (regex \"^/dev/ttys[0-9]+$\"))");
+    }
+}
+
+impl Profile {
+    /// After everything that allows writing: no mode that a command sets may hold a set-id bit.
+    fn refuse_set_id(&mut self) {
+        self.heading("set-user-id and set-group-id files");
+        self.line("(deny file-write-setugid)");
     }
 }
 

@@ -160,7 +160,7 @@ impl<'a> Undo<'a, '_> {
             let Some(mode) = entry.as_ref().map(|entry| entry.mode) else { continue };
             if mode & ENTER != ENTER {
                 match set_directory_mode(self.files, step.path, mode | ENTER) {
-                    Ok(()) => drop(self.lifted.insert(step.path, mode)),
+                    Ok(_) => drop(self.lifted.insert(step.path, mode)),
                     Err(why) => {
                         self.leave(step.path, why);
                         continue;
@@ -249,7 +249,10 @@ impl<'a> Undo<'a, '_> {
         if let Some(entry) = entry {
             let mut opened = self.files.open_beneath_nofollow(path).map_err(|e| e.to_string())?;
             if digest(&mut opened.file).is_ok_and(|hash| hex(&hash) == line.hash) {
-                return set_mode(&opened.file, old).map(|()| done);
+                if set_mode(&opened.file, old)? {
+                    self.leave(step.path, RIGHTS_LOST);
+                }
+                return Ok(done);
             }
             let content = self.content(line)?;
             still(self.files, path, Some(entry))?;
@@ -266,7 +269,7 @@ impl<'a> Undo<'a, '_> {
     fn write(&mut self, path: &str, content: &[u8], mode: u32) -> Result<(), String> {
         self.files.restore(Path::new(path), content, mode).map_err(|e| e.to_string())?;
         if mode & OWNER_RIGHTS != 0 {
-            self.leave(path, "its content is back, but not the right to run as its owner or group");
+            self.leave(path, RIGHTS_LOST);
         }
         Ok(())
     }
@@ -276,8 +279,10 @@ impl<'a> Undo<'a, '_> {
         let mut modes: Vec<(&str, u32)> = self.lifted.drain().collect();
         modes.sort_by(|(a, _), (b, _)| b.cmp(a));
         for (path, mode) in modes {
-            if let Err(why) = set_directory_mode(self.files, path, mode) {
-                self.leave(path, why);
+            match set_directory_mode(self.files, path, mode) {
+                Ok(false) => {}
+                Ok(true) => self.leave(path, GROUP_LOST),
+                Err(why) => self.leave(path, why),
             }
         }
     }
@@ -377,7 +382,12 @@ fn still(files: &Files, path: &Path, seen: Option<&Entry>) -> Result<(), String>
     }
 }
 
-fn set_directory_mode(files: &Files, path: &str, mode: u32) -> Result<(), String> {
+/// What undo never gives back, because anybody could have put the file there meanwhile.
+const RIGHTS_LOST: &str = "its content is back, but not the right to run as its owner or group";
+const GROUP_LOST: &str = "it is back, but not the right to give its group to what is made in it";
+
+/// Whether a set-id bit was left out.
+fn set_directory_mode(files: &Files, path: &str, mode: u32) -> Result<bool, String> {
     let at = Path::new(path);
     let opened = files.open_dir(at).map_err(|e| e.to_string())?;
     if opened.path != at {
@@ -386,7 +396,12 @@ fn set_directory_mode(files: &Files, path: &str, mode: u32) -> Result<(), String
     set_mode(&opened.dir, mode)
 }
 
-fn set_mode(at: impl rustix::fd::AsFd, mode: u32) -> Result<(), String> {
-    let mode = Mode::from_raw_mode(mode as rustix::fs::RawMode);
-    rustix::fs::fchmod(at, mode).map_err(|e| format!("its mode could not be changed: {e}"))
+/// Sets a mode, but gives nothing a set-id bit that it does not have now: what stands there may be another's work. Whether
+/// such a bit was left out.
+fn set_mode(at: impl rustix::fd::AsFd, mode: u32) -> Result<bool, String> {
+    let now = rustix::fs::fstat(&at).map_err(|e| format!("its mode could not be read: {e}"))?;
+    let missing = (Mode::SUID | Mode::SGID) - Mode::from_raw_mode(now.st_mode);
+    let wanted = Mode::from_raw_mode(mode as rustix::fs::RawMode);
+    let given = wanted - missing;
+    rustix::fs::fchmod(at, given).map(|()| given != wanted).map_err(|e| format!("its mode could not be changed: {e}"))
 }

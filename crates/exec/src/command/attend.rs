@@ -14,7 +14,7 @@ use minke_tool::CommandEnd;
 
 use super::commands::CommandsConfig;
 use super::ends::{Ends, TERM};
-use super::listen::{Ear, Shared};
+use super::listen::{Ear, Shared, lock};
 use super::order::{CommandError, RunOrder};
 use crate::fence::{Exit, Fence, FenceSpec, Limits, Spare, Start, Started};
 
@@ -113,6 +113,7 @@ pub(super) async fn attend(
     stop: impl Future<Output = ()>,
 ) -> Result<End, CommandError> {
     let Launched { mut started, output, held } = launched;
+    lock(heard).learn_of_refusals(started.set_id_refused());
     let ear = Ear::open(output, heard)?;
     let mut end = End { killed: false, ..End::KILLED };
     let time = async {

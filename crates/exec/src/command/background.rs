@@ -153,6 +153,7 @@ impl Background {
             bytes: heard.bytes(),
             file: heard.file(),
             unkept: heard.unkept(),
+            set_id_refused: heard.set_id_refused(),
         }
     }
 

@@ -95,6 +95,7 @@ impl Commands {
             dropped: heard.dropped(),
             file: heard.file(),
             unkept: heard.unkept(),
+            set_id_refused: heard.set_id_refused(),
             took: began.elapsed(),
         })
     }

@@ -10,6 +10,8 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use minke_tool::{CommandEnd, CommandNews, News, Stream};
@@ -48,6 +50,7 @@ pub(super) struct Heard {
     teller: Option<Teller>,
     /// How much is shown, for whoever waits for more.
     progress: watch::Sender<u64>,
+    set_id_refused: Arc<AtomicBool>,
 }
 
 /// Whom to tell, and of whom.
@@ -91,6 +94,7 @@ impl Heard {
             told: None,
             teller: Some(teller),
             progress: watch::Sender::new(0),
+            set_id_refused: Arc::default(),
         }
     }
 
@@ -202,6 +206,15 @@ impl Heard {
 
     pub(super) fn file(&self) -> Option<PathBuf> {
         (self.spill.written > 0 && !self.spill.unwanted).then(|| self.spill.path.clone())
+    }
+
+    /// Where the command's start says whether the kernel refused it a set-id file.
+    pub(super) fn learn_of_refusals(&mut self, refused: Arc<AtomicBool>) {
+        self.set_id_refused = refused;
+    }
+
+    pub(super) fn set_id_refused(&self) -> bool {
+        self.set_id_refused.load(Ordering::Relaxed)
     }
 
     pub(super) fn unkept(&self) -> Option<String> {

@@ -91,6 +91,8 @@ pub struct Finished {
     pub file: Option<PathBuf>,
     /// What went wrong in hearing or keeping the output, if anything did.
     pub unkept: Option<String>,
+    /// The kernel refused it a call that would have made a set-user-id or set-group-id file.
+    pub set_id_refused: bool,
     pub took: Duration,
 }
 
@@ -119,6 +121,8 @@ pub struct Piece {
     pub file: Option<PathBuf>,
     /// What went wrong in hearing or keeping the output, if anything did.
     pub unkept: Option<String>,
+    /// The kernel refused it a call that would have made a set-user-id or set-group-id file.
+    pub set_id_refused: bool,
 }
 
 /// Why a command was not run, told, heard or ended.

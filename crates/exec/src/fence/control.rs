@@ -36,6 +36,8 @@ pub(super) enum Said {
     Broken(String),
     /// Walls stand, the command cannot be executed.
     Refused(String),
+    /// The kernel refused the command a call that would have made a set-id file. Sent once.
+    SetIdRefused,
     Exited(i32),
     Killed(i32),
 }
@@ -76,6 +78,7 @@ impl Said {
             Said::Running => (b'R', 0, ""),
             Said::Broken(why) => (b'B', 0, why.as_str()),
             Said::Refused(why) => (b'C', 0, why.as_str()),
+            Said::SetIdRefused => (b'I', 0, ""),
             Said::Exited(code) => (b'X', *code, ""),
             Said::Killed(signal) => (b'S', *signal, ""),
         };
@@ -105,6 +108,7 @@ impl Said {
             b'R' => Said::Running,
             b'B' => Said::Broken(text()),
             b'C' => Said::Refused(text()),
+            b'I' => Said::SetIdRefused,
             b'X' => Said::Exited(number),
             b'S' => Said::Killed(number),
             other => {
@@ -116,20 +120,34 @@ impl Said {
     }
 }
 
-/// Hands descriptors over, with one byte to carry them.
-pub(super) fn send_descriptors(line: &UnixStream, descriptors: [&OwnedFd; SENT]) -> io::Result<()> {
+/// Hands descriptors over, at most `SENT`, with one byte to carry them.
+pub(super) fn send_descriptors<const N: usize>(
+    line: &UnixStream,
+    descriptors: [&OwnedFd; N],
+) -> io::Result<()> {
     let borrowed = descriptors.map(|fd| fd.as_fd());
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(SENT))];
     let mut ancillary = SendAncillaryBuffer::new(&mut space);
     if !ancillary.push(SendAncillaryMessage::ScmRights(&borrowed)) {
         return Err(io::Error::other("no room for the descriptors of a command"));
     }
-    rustix::net::sendmsg(line, &[IoSlice::new(b"D")], &mut ancillary, SendFlags::empty())?;
+    rustix::net::sendmsg(line, &[IoSlice::new(&[CARRIER])], &mut ancillary, SendFlags::empty())?;
     Ok(())
 }
 
+/// The byte that carries descriptors.
+pub(super) const CARRIER: u8 = b'D';
+
 /// The descriptors that `send_descriptors` handed over, closed on the next execution; `None` if the other side is gone.
 pub(super) fn receive_descriptors(line: &UnixStream) -> io::Result<Option<[OwnedFd; SENT]>> {
+    let Some((_, received)) = receive_byte(line)? else { return Ok(None) };
+    received.try_into().map(Some).map_err(|got: Vec<OwnedFd>| {
+        io::Error::other(format!("{} descriptors came instead of {SENT}", got.len()))
+    })
+}
+
+/// The next byte with the descriptors that it carries; `None` if the other side is gone.
+pub(super) fn receive_byte(line: &UnixStream) -> io::Result<Option<(u8, Vec<OwnedFd>)>> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(SENT))];
     let mut ancillary = RecvAncillaryBuffer::new(&mut space);
     let mut byte = [0; 1];
@@ -151,9 +169,7 @@ pub(super) fn receive_descriptors(line: &UnixStream) -> io::Result<Option<[Owned
     for fd in &received {
         rustix::io::fcntl_setfd(fd, rustix::io::FdFlags::CLOEXEC)?;
     }
-    received.try_into().map(Some).map_err(|got: Vec<OwnedFd>| {
-        io::Error::other(format!("{} descriptors came instead of {SENT}", got.len()))
-    })
+    Ok(Some((byte[0], received)))
 }
 
 #[cfg(test)]
@@ -166,6 +182,7 @@ mod tests {
             Said::Running,
             Said::Broken("mount /proc: Operation not permitted".to_owned()),
             Said::Refused(String::new()),
+            Said::SetIdRefused,
             Said::Exited(255),
             Said::Killed(9),
         ];

@@ -18,6 +18,7 @@ use rustix::process::{Pid, WaitOptions};
 
 use super::control::{self, Said};
 use super::plan::Errand;
+use super::refusals::Refusals;
 use super::sys::{self, Forked};
 use super::tree;
 use super::walls::Walls;
@@ -142,20 +143,29 @@ fn watcher(errand: &Errand, held: Held) -> Result<(), Failure> {
     let ends = sys::child_ends().step(|| "hearing of children".to_owned())?;
     // Whatever happens from here on, nothing of the command stays.
     let launched = launch(errand, held.stdio, &held.line);
-    if let Ok(command) = &launched {
-        watch(&held.line, *command, &ends);
-    }
+    let done = launched.map(|launched| watch(&held.line, launched, &ends));
     tree::end_descendants();
-    launched.map(drop)
+    done
+}
+
+/// A command that was executed, and the kernel's reports of what it refuses it.
+pub(super) struct Launched {
+    pub(super) command: Pid,
+    pub(super) refusals: Option<Refusals>,
 }
 
 /// Forks the command and waits until it has been executed, which is then said.
-pub(super) fn launch(errand: &Errand, stdio: [OwnedFd; 3], line: &UnixStream) -> Result<Pid, Failure> {
-    let (executed, executing) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)
-        .step(|| "making a pipe to the command".to_owned())?;
+pub(super) fn launch(
+    errand: &Errand,
+    stdio: [OwnedFd; 3],
+    line: &UnixStream,
+) -> Result<Launched, Failure> {
+    // Closed by the execution, on the other side.
+    let (executed, executing) = UnixStream::pair().step(|| "making a line to the command".to_owned())?;
     match sys::fork().step(|| "forking the command".to_owned())? {
         Forked::Child => {
-            let failure = match become_command(errand, stdio) {
+            drop(executed);
+            let failure = match become_command(errand, stdio, &executing) {
                 Err(failure) => failure,
                 Ok(never) => match never {},
             };
@@ -169,33 +179,40 @@ pub(super) fn launch(errand: &Errand, stdio: [OwnedFd; 3], line: &UnixStream) ->
             drop(stdio);
             let pid =
                 Pid::from_raw(pid).ok_or_else(|| Failure::Broken("a fork without a number".to_owned()))?;
-            let mut told = [0; 1];
-            let failed = loop {
-                match rustix::io::read(&executed, &mut told) {
-                    Ok(read) => break read > 0,
-                    Err(rustix::io::Errno::INTR) => {}
-                    Err(error) => {
-                        return Err(Failure::Broken(format!(
-                            "hearing from the command: {}",
-                            io::Error::from(error)
-                        )));
-                    }
-                }
-            };
-            if failed {
-                // It has said why, and is about to leave.
-                let _left = rustix::process::waitpid(Some(pid), WaitOptions::empty());
-                sys::leave(1);
-            }
+            let refusals = await_execution(&executed, pid)?;
             // A pod that died meanwhile does not hear it; that it is gone is seen by whoever watches, who ends the tree.
             let _gone = Said::Running.write(line);
-            Ok(pid)
+            Ok(Launched { command: pid, refusals })
         }
     }
 }
 
-/// The last steps, in the command's own process: a session of its own, its streams, its limits, its walls.
-fn become_command(errand: &Errand, stdio: [OwnedFd; 3]) -> Result<std::convert::Infallible, Failure> {
+/// Waits for the execution, which closes the line; the kernel's reports of refused calls come before it.
+fn await_execution(executed: &UnixStream, command: Pid) -> Result<Option<Refusals>, Failure> {
+    let mut refusals = None;
+    loop {
+        match control::receive_byte(executed) {
+            Ok(None) => return Ok(refusals),
+            Ok(Some((control::CARRIER, handed))) => refusals = handed.into_iter().next().map(Refusals::of),
+            Ok(Some(_)) => {
+                // It has said why, and is about to leave.
+                let _left = rustix::process::waitpid(Some(command), WaitOptions::empty());
+                sys::leave(1);
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            // It left without having read all that we wrote, which is nothing: it has ended.
+            Err(error) => return Err(error).step(|| "hearing from the command".to_owned()),
+        }
+    }
+}
+
+/// The last steps, in the command's own process: a session of its own, its streams, its limits, its walls. The watcher is
+/// handed the kernel's reports of refused calls over `executing`.
+fn become_command(
+    errand: &Errand,
+    stdio: [OwnedFd; 3],
+    executing: &UnixStream,
+) -> Result<std::convert::Infallible, Failure> {
     rustix::process::setsid().step(|| "making a session".to_owned())?;
     #[cfg(target_os = "linux")]
     let stdio = if errand.plan.walls.has(Walls::DEVICES) {
@@ -224,9 +241,11 @@ fn become_command(errand: &Errand, stdio: [OwnedFd; 3]) -> Result<std::convert::
             sys::close_from_on_exec(3).step(|| "closing descriptors".to_owned())?;
         }
         if errand.plan.tier != Tier::Off {
-            close_walls(&errand.plan)?;
+            close_walls(&errand.plan, executing)?;
         }
     }
+    #[cfg(not(target_os = "linux"))]
+    let _nothing_to_hand_over = executing;
     sys::reset_signals();
     execute(errand, &argv, &environment)
 }
@@ -253,7 +272,7 @@ fn own_null_devices(stdio: [OwnedFd; 3]) -> io::Result<[OwnedFd; 3]> {
 
 /// The walls that a process puts around itself, in the order in which each leaves room for the next.
 #[cfg(target_os = "linux")]
-fn close_walls(plan: &super::plan::Plan) -> Result<(), Failure> {
+fn close_walls(plan: &super::plan::Plan, executing: &UnixStream) -> Result<(), Failure> {
     use super::landlock::{self, Beside};
     use super::seccomp::{self, Sieve};
     let walls = plan.walls;
@@ -270,9 +289,15 @@ fn close_walls(plan: &super::plan::Plan) -> Result<(), Failure> {
         scope: walls.has(Walls::LANDLOCK_SCOPE),
     };
     landlock::restrict(&plan.rules, beside).step(|| "closing the Landlock domain".to_owned())?;
-    if walls.has(Walls::SECCOMP_SOCKETS) || walls.has(Walls::SECCOMP_CALLS) {
-        seccomp::restrict(Sieve { loopback: plan.proxy.is_some(), alone: plan.tier == Tier::B, walls })
-            .step(|| "installing the filter of system calls".to_owned())?;
+    let filters = [Walls::SECCOMP_SOCKETS, Walls::SECCOMP_CALLS, Walls::SECCOMP_SET_ID];
+    if filters.into_iter().any(|wall| walls.has(wall)) {
+        let sieve = Sieve { loopback: plan.proxy.is_some(), alone: plan.tier == Tier::B, walls };
+        let listener =
+            seccomp::restrict(sieve).step(|| "installing the filter of system calls".to_owned())?;
+        if let Some(listener) = listener {
+            control::send_descriptors(executing, [&listener])
+                .step(|| "handing over the reports of refused calls".to_owned())?;
+        }
     }
     Ok(())
 }

@@ -168,8 +168,8 @@ pub(super) fn keep_watch(errand: &Errand, held: Held, carrier: Option<Carrier>) 
         carrier.launch().step(|| "starting the way to the proxy".to_owned())?;
     }
     let Held { line, stdio, lock: _lock } = held;
-    let command = launch(errand, stdio, &line)?;
-    watch(&line, command, &ends);
+    let launched = launch(errand, stdio, &line)?;
+    watch(&line, launched, &ends);
     if !errand.plan.walls.has(Walls::PID_NAMESPACE) {
         tree::end_descendants();
     }

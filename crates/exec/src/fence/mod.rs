@@ -22,6 +22,7 @@ mod places;
 mod plan;
 #[cfg(target_os = "linux")]
 mod prepare;
+mod refusals;
 mod repositories;
 #[cfg(target_os = "linux")]
 mod seccomp;

@@ -1,11 +1,13 @@
 //! Seccomp: system calls that no command needs and that lead around other walls.
 //!
 //! Here: the list and the small program that the kernel runs on each call. A call of a foreign architecture ends the
-//! process: its numbers mean something else (`the_program_decides_as_the_list_says`).
+//! process: its numbers mean something else (`the_program_decides_as_the_list_says`). A call that would make a set-id file
+//! is reported to the process that watches the command, which refuses it (`refusals`).
 
 #![expect(unsafe_code, reason = "installing a filter hands the kernel a pointer")]
 
 use std::io;
+use std::os::fd::{FromRawFd, OwnedFd};
 
 use libc::{
     BPF_ABS, BPF_ALU, BPF_AND, BPF_JEQ, BPF_JGE, BPF_JMP, BPF_JSET, BPF_K, BPF_LD, BPF_RET, BPF_W, c_long,
@@ -32,6 +34,8 @@ const fn errno(number: i32) -> u32 {
 }
 const NOT_PERMITTED: u32 = errno(libc::EPERM);
 const NOT_IMPLEMENTED: u32 = errno(libc::ENOSYS);
+/// The watcher hears of the call and refuses it. Where nobody can listen, the kernel refuses it alone.
+const REPORTED: u32 = libc::SECCOMP_RET_USER_NOTIF;
 
 #[cfg(target_arch = "x86_64")]
 const ARCHITECTURE: u32 = 0xC000_003E;
@@ -112,6 +116,35 @@ fn refused() -> Vec<c_long> {
 
 /// Newer than the list of libc.
 const OPEN_TREE_ATTR: c_long = 467;
+const FCHMODAT2: c_long = 452;
+
+/// Mode bits that let a program run with the rights of its file's owner or group.
+const SET_ID: u32 = libc::S_ISUID | libc::S_ISGID;
+/// Flags of `open` that use its mode. `O_TMPFILE` is two bits, of which one means any directory.
+const CREATES: u32 = libc::O_CREAT as u32 | (libc::O_TMPFILE as u32 & !(libc::O_DIRECTORY as u32));
+
+/// Calls that take a mode, and the argument that holds it.
+const OF_A_MODE: &[(c_long, u32)] = &[
+    (libc::SYS_fchmod, 1),
+    (libc::SYS_fchmodat, 2),
+    (FCHMODAT2, 2),
+    (libc::SYS_mkdirat, 2),
+    (libc::SYS_mknodat, 2),
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_chmod, 1),
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_mkdir, 1),
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_mknod, 1),
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_creat, 1),
+];
+/// Calls whose flags say whether they take a mode, which is the argument after the flags.
+const OF_FLAGS: &[(c_long, u32)] = &[
+    (libc::SYS_openat, 2),
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_open, 1),
+];
 
 /// Terminal requests that type into somebody's terminal or command the console.
 const TERMINAL_REQUESTS: [u32; 2] = [0x5412, 0x541C];
@@ -164,9 +197,9 @@ impl Program {
     }
 }
 
-/// The program for this machine's own architecture.
-fn program(sieve: Sieve) -> Vec<sock_filter> {
-    let mut program = Program(Vec::with_capacity(160));
+/// The program for this machine's own architecture; `set_id_answer` is that to a call that would make a set-id file.
+fn program(sieve: Sieve, set_id_answer: u32) -> Vec<sock_filter> {
+    let mut program = Program(Vec::with_capacity(224));
     program.load(ARCHITECTURE_AT);
     program.push(BPF_JMP | BPF_JEQ | BPF_K, 1, 0, ARCHITECTURE);
     program.answer(KILL);
@@ -174,6 +207,10 @@ fn program(sieve: Sieve) -> Vec<sock_filter> {
     if cfg!(target_arch = "x86_64") {
         program.push(BPF_JMP | BPF_JGE | BPF_K, 0, 1, X32);
         program.answer(KILL);
+    }
+    if sieve.walls.has(Walls::SECCOMP_SET_ID) {
+        // First, because commands open files all the time, and the kernel runs the program on every open.
+        set_id(&mut program, set_id_answer);
     }
     if sieve.walls.has(Walls::SECCOMP_CALLS) {
         calls(&mut program);
@@ -186,6 +223,30 @@ fn program(sieve: Sieve) -> Vec<sock_filter> {
     }
     program.answer(ALLOW);
     program.0
+}
+
+/// Calls with a set-id bit in their mode.
+fn set_id(program: &mut Program, answer: u32) {
+    for (number, flags) in OF_FLAGS {
+        program.block(*number, |block| {
+            block.load(argument_at(*flags));
+            block.push(BPF_JMP | BPF_JSET | BPF_K, 0, 2, CREATES);
+            block.load(argument_at(flags + 1));
+            block.push(BPF_JMP | BPF_JSET | BPF_K, 1, 0, SET_ID);
+            block.answer(ALLOW);
+            block.answer(answer);
+        });
+    }
+    for (number, mode) in OF_A_MODE {
+        program.block(*number, |block| {
+            block.load(argument_at(*mode));
+            block.push(BPF_JMP | BPF_JSET | BPF_K, 0, 1, SET_ID);
+            block.answer(answer);
+            block.answer(ALLOW);
+        });
+    }
+    // Its mode lies in memory, where a filter cannot look: programs fall back to `openat`.
+    program.call(libc::SYS_openat2, NOT_IMPLEMENTED);
 }
 
 fn calls(program: &mut Program) {
@@ -291,17 +352,39 @@ fn sockets(program: &mut Program, loopback: bool) {
     }
 }
 
-/// Installs the filter for this process and all it starts. `no_new_privs` must be set.
-pub(super) fn restrict(sieve: Sieve) -> io::Result<()> {
-    let mut filter = program(sieve);
+/// `SECCOMP_FILTER_FLAG_NEW_LISTENER`.
+const NEW_LISTENER: u32 = 1 << 3;
+
+/// Installs the filter for this process and all it starts. `no_new_privs` must be set. Gives what the kernel reports
+/// refused set-id files on. A process has one such listener: inside a container that has its own, or inside another
+/// sandbox of ours, there is none, and the kernel refuses without a report.
+pub(super) fn restrict(sieve: Sieve) -> io::Result<Option<OwnedFd>> {
+    if !sieve.walls.has(Walls::SECCOMP_SET_ID) {
+        return install(&mut program(sieve, NOT_PERMITTED), 0).map(|_| None);
+    }
+    match install(&mut program(sieve, REPORTED), NEW_LISTENER) {
+        // SAFETY: a new descriptor that nobody else owns.
+        Ok(listener) => Ok(Some(unsafe { OwnedFd::from_raw_fd(listener) })),
+        Err(error) if error.raw_os_error() == Some(libc::EBUSY) => {
+            install(&mut program(sieve, NOT_PERMITTED), 0).map(|_| None)
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// The kernel's answer: 0, or the descriptor of the listener that the flags ask for.
+fn install(filter: &mut [sock_filter], flags: u32) -> io::Result<i32> {
     let program = libc::sock_fprog {
         len: u16::try_from(filter.len()).map_err(io::Error::other)?,
         filter: filter.as_mut_ptr(),
     };
     // SAFETY: the program points to `filter`, which outlives the call; the kernel copies it.
     let done =
-        unsafe { libc::syscall(libc::SYS_seccomp, libc::SECCOMP_SET_MODE_FILTER, 0_u32, &raw const program) };
-    if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+        unsafe { libc::syscall(libc::SYS_seccomp, libc::SECCOMP_SET_MODE_FILTER, flags, &raw const program) };
+    match i32::try_from(done) {
+        Ok(answer) if answer >= 0 => Ok(answer),
+        _ => Err(io::Error::last_os_error()),
+    }
 }
 
 #[cfg(test)]
@@ -346,8 +429,8 @@ mod tests {
 
     #[test]
     fn the_program_decides_as_the_list_says() {
-        let off = program(Sieve { loopback: false, alone: false, walls: Walls::ALL });
-        let on = program(Sieve { loopback: true, alone: false, walls: Walls::ALL });
+        let off = program(Sieve { loopback: false, alone: false, walls: Walls::ALL }, REPORTED);
+        let on = program(Sieve { loopback: true, alone: false, walls: Walls::ALL }, REPORTED);
         let (inet, unix) = (libc::AF_INET as u64, libc::AF_UNIX as u64);
         let (stream, datagram) = (libc::SOCK_STREAM as u64, libc::SOCK_DGRAM as u64);
         let flags = (libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK) as u64;
@@ -356,6 +439,7 @@ mod tests {
         let table: &[(c_long, [u64; 6], u32, u32)] = &[
             (libc::SYS_read, [0; 6], ALLOW, ALLOW),
             (libc::SYS_openat, [0; 6], ALLOW, ALLOW),
+            (libc::SYS_openat2, [0; 6], NOT_IMPLEMENTED, NOT_IMPLEMENTED),
             (libc::SYS_ptrace, [0; 6], NOT_PERMITTED, NOT_PERMITTED),
             (libc::SYS_io_uring_setup, [0; 6], NOT_PERMITTED, NOT_PERMITTED),
             (libc::SYS_kexec_file_load, [0; 6], NOT_PERMITTED, NOT_PERMITTED),
@@ -399,8 +483,8 @@ mod tests {
 
     #[test]
     fn where_nothing_hides_others_they_are_refused_by_call() {
-        let hidden = program(Sieve { loopback: false, alone: false, walls: Walls::ALL });
-        let alone = program(Sieve { loopback: false, alone: true, walls: Walls::ALL });
+        let hidden = program(Sieve { loopback: false, alone: false, walls: Walls::ALL }, REPORTED);
+        let alone = program(Sieve { loopback: false, alone: true, walls: Walls::ALL }, REPORTED);
         let somebody = 4711;
         #[rustfmt::skip]
         let table: &[(c_long, [u64; 6], u32)] = &[
@@ -433,8 +517,50 @@ mod tests {
     }
 
     #[test]
+    fn only_a_mode_with_a_set_id_bit_is_reported() {
+        let program = program(Sieve { loopback: false, alone: false, walls: Walls::ALL }, REPORTED);
+        let decided = |number, arguments| decide(&program, number, arguments, ARCHITECTURE);
+        let with = |at: u32, value: u64| {
+            let mut arguments = [0; 6];
+            arguments[at as usize] = value;
+            arguments
+        };
+        for (number, mode) in OF_A_MODE {
+            for plain in [0, 0o777, 0o1777, 0o100_644, 0o40_755, HIGH | 0o755] {
+                assert_eq!(decided(*number, with(*mode, plain)), ALLOW, "{number} {plain:o}");
+            }
+            for bad in [0o4755, 0o2755, 0o6000, 0o7777, 0o104_755, HIGH | 0o4000, 0xFFFF_FFFF] {
+                assert_eq!(decided(*number, with(*mode, bad)), REPORTED, "{number} {bad:o}");
+            }
+            // What stands in the other places is no mode.
+            for other in (0..6).filter(|other| other != mode) {
+                assert_eq!(decided(*number, with(other, u64::MAX)), ALLOW, "{number} {other}");
+            }
+        }
+        let (create, tmpfile) = (libc::O_CREAT as u64, libc::O_TMPFILE as u64);
+        for (number, flags) in OF_FLAGS {
+            for (given, mode, expected) in [
+                (create, 0o644, ALLOW),
+                (create | libc::O_WRONLY as u64, 0o1666, ALLOW),
+                (tmpfile, 0o600, ALLOW),
+                // Without one of these flags the kernel does not look at the mode, and libc leaves anything there.
+                (libc::O_WRONLY as u64, 0o4755, ALLOW),
+                ((libc::O_DIRECTORY | libc::O_PATH) as u64, 0o7777, ALLOW),
+                (create, 0o4755, REPORTED),
+                (create | libc::O_EXCL as u64, 0o2755, REPORTED),
+                (tmpfile | libc::O_RDWR as u64, 0o6755, REPORTED),
+                (HIGH | create, HIGH | 0o4000, REPORTED),
+            ] {
+                let mut arguments = with(*flags, given);
+                arguments[*flags as usize + 1] = mode;
+                assert_eq!(decided(*number, arguments), expected, "{number} {given:o} {mode:o}");
+            }
+        }
+    }
+
+    #[test]
     fn a_foreign_interface_ends_the_process() {
-        let program = program(Sieve { loopback: true, alone: false, walls: Walls::ALL });
+        let program = program(Sieve { loopback: true, alone: false, walls: Walls::ALL }, REPORTED);
         // i386 and arm: `read` is another call there.
         for foreign in [0x4000_0003, 0x4000_0028] {
             assert_eq!(decide(&program, libc::SYS_read, [0; 6], foreign), KILL);
@@ -447,7 +573,7 @@ mod tests {
 
     #[test]
     fn a_wall_left_out_is_the_only_one_that_is() {
-        let sieve = |walls| program(Sieve { loopback: false, alone: false, walls });
+        let sieve = |walls| program(Sieve { loopback: false, alone: false, walls }, REPORTED);
         let (socket, ptrace) = (libc::SYS_socket, libc::SYS_ptrace);
         let without = sieve(Walls::ALL.without(Walls::SECCOMP_SOCKETS));
         assert_eq!(decide(&without, socket, [0; 6], ARCHITECTURE), ALLOW);
@@ -455,5 +581,10 @@ mod tests {
         let without = sieve(Walls::ALL.without(Walls::SECCOMP_CALLS));
         assert_eq!(decide(&without, socket, [0; 6], ARCHITECTURE), NOT_PERMITTED);
         assert_eq!(decide(&without, ptrace, [0; 6], ARCHITECTURE), ALLOW);
+        let set_id = [0, 0o4755, 0, 0, 0, 0];
+        assert_eq!(decide(&without, libc::SYS_fchmod, set_id, ARCHITECTURE), REPORTED);
+        let without = sieve(Walls::ALL.without(Walls::SECCOMP_SET_ID));
+        assert_eq!(decide(&without, libc::SYS_fchmod, set_id, ARCHITECTURE), ALLOW);
+        assert_eq!(decide(&without, ptrace, [0; 6], ARCHITECTURE), NOT_PERMITTED);
     }
 }

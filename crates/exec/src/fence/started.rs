@@ -10,6 +10,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::Child;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -52,6 +53,7 @@ pub struct Started {
     line: UnixStream,
     read: Vec<u8>,
     ended: Option<Exit>,
+    set_id_refused: Arc<AtomicBool>,
     /// The helper has been waited for.
     reaped: bool,
 }
@@ -79,7 +81,15 @@ pub(super) fn start(
     };
     let pid = child.id();
     let helper = Arc::new(Mutex::new(child));
-    let mut started = Started { helper, pid, line, read: Vec::new(), ended: None, reaped: false };
+    let mut started = Started {
+        helper,
+        pid,
+        line,
+        read: Vec::new(),
+        ended: None,
+        set_id_refused: Arc::default(),
+        reaped: false,
+    };
     started.await_running()?;
     Ok(started)
 }
@@ -154,6 +164,11 @@ impl Started {
         self.pid
     }
 
+    /// Set as soon as the kernel has refused the command a set-user-id or set-group-id file, while it is waited for.
+    pub fn set_id_refused(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.set_id_refused)
+    }
+
     /// Waits for the first frame, which says whether the command runs.
     fn await_running(&mut self) -> Result<(), FenceError> {
         let broken = |e| FenceError::broken("hearing from the helper", e);
@@ -179,7 +194,7 @@ impl Started {
             Said::Running => Ok(()),
             Said::Broken(why) => Err(FenceError::Broken { why }),
             Said::Refused(why) => Err(FenceError::Command { why }),
-            Said::Exited(_) | Said::Killed(_) => Err(self.died_early()),
+            Said::Exited(_) | Said::Killed(_) | Said::SetIdRefused => Err(self.died_early()),
         }
     }
 
@@ -259,6 +274,7 @@ impl Started {
         match said {
             Said::Exited(code) => self.ended = Some(Exit::Code(*code)),
             Said::Killed(signal) => self.ended = Some(Exit::Signal(*signal)),
+            Said::SetIdRefused => self.set_id_refused.store(true, Ordering::Relaxed),
             Said::Running | Said::Broken(_) | Said::Refused(_) => {}
         }
     }

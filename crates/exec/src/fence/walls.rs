@@ -40,7 +40,9 @@ impl Walls {
     pub const SECCOMP_SOCKETS: Walls = Walls(1 << 18);
     /// All other refused system calls.
     pub const SECCOMP_CALLS: Walls = Walls(1 << 19);
-    pub const ALL: Walls = Walls((1 << 20) - 1);
+    /// System calls that make set-user-id and set-group-id files.
+    pub const SECCOMP_SET_ID: Walls = Walls(1 << 20);
+    pub const ALL: Walls = Walls((1 << 21) - 1);
 
     #[must_use]
     pub fn with(self, other: Walls) -> Walls {

@@ -10,30 +10,54 @@ use rustix::event::{PollFd, PollFlags};
 use rustix::process::{Pid, Signal, WaitOptions, WaitStatus};
 
 use super::control::{Asked, Said};
+use super::helper::Launched;
+use super::refusals::Refusals;
 
-/// Waits until `command` has ended, which is said on the line, or the pod asks for it or is gone.
-pub(super) fn watch(line: &UnixStream, command: Pid, ends: &OwnedFd) {
+/// Waits until the command has ended, which is said on the line, or the pod asks for it or is gone. Meanwhile it refuses
+/// the calls that the kernel reports, and tells the pod of the first one.
+pub(super) fn watch(line: &UnixStream, launched: Launched, ends: &OwnedFd) {
+    let Launched { command, mut refusals } = launched;
+    let mut is_told = false;
     let mut ended = reap(line, command);
     while !ended {
-        let mut heard = [
+        let mut heard = vec![
             PollFd::from_borrowed_fd(line.as_fd(), PollFlags::IN),
             PollFd::from_borrowed_fd(ends.as_fd(), PollFlags::IN),
         ];
+        heard.extend(refusals.iter().map(|kernel| PollFd::from_borrowed_fd(kernel.as_fd(), PollFlags::IN)));
         if rustix::event::poll(&mut heard, None).is_err() {
             continue;
         }
-        let [from_pod, from_child] = heard.map(|fd| !fd.revents().is_empty());
-        if from_pod {
+        let news = |place: usize| heard.get(place).map_or(PollFlags::empty(), PollFd::revents);
+        let (from_pod, from_child, from_kernel) = (news(0), news(1), news(2));
+        if !from_pod.is_empty() {
             match Asked::read(line) {
                 Some(Asked::Signal(signal)) => signal_group(command, signal),
                 Some(Asked::Kill) | None => return,
             }
         }
-        if from_child {
+        if from_kernel.contains(PollFlags::IN) {
+            is_told |= refusals.as_ref().is_some_and(|kernel| refuse(kernel, line, is_told));
+        } else if !from_kernel.is_empty() {
+            // No process is left that could make such a call.
+            refusals = None;
+        }
+        if !from_child.is_empty() {
             drain(ends);
             ended = reap(line, command);
         }
     }
+}
+
+/// Refuses one call, and tells the pod if it does not know yet. Whether one was refused.
+fn refuse(kernel: &Refusals, line: &UnixStream, is_told: bool) -> bool {
+    // A caller that was killed meanwhile needs no answer.
+    let refused = kernel.refuse_one().is_ok();
+    if refused && !is_told {
+        // A pod that is gone does not hear it, and need not.
+        let _gone = Said::SetIdRefused.write(line);
+    }
+    refused
 }
 
 /// Empties what says that children have ended. Which ones is asked of the kernel: news of several may be one.

@@ -12,9 +12,7 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::room::Room;
-use super::{
-    GRACE, counted, exit_words, explain, first_line, framed, held, lost, seconds, spoken, with_commands,
-};
+use super::{GRACE, counted, exit_words, explain, first_line, framed, held, lost, refused, seconds, spoken, with_commands};
 use crate::arguments::{output, parse};
 
 const TIMEOUT: Duration = Duration::from_secs(120);
@@ -196,9 +194,9 @@ async fn run(
 
 /// What the command said; if it is only the end of it, a first line says so and where the whole is.
 fn content(finished: &Finished, room: Option<String>) -> Option<String> {
-    let Finished { tail, lines, bytes, file, unkept, .. } = finished;
+    let Finished { tail, lines, bytes, file, unkept, set_id_refused, .. } = finished;
     let cut = (tail.len() as u64 != *bytes)
         .then(|| format!("{} and {}; this is the end", counted(*lines, "line"), counted(*bytes, "byte")));
     let held = file.as_deref().map(|file| held(*bytes, file, unkept.is_some()));
-    framed(cut, held, [lost(unkept.as_ref()), room], tail)
+    framed(cut, held, [lost(unkept.as_ref()), refused(*set_id_refused), room], tail)
 }

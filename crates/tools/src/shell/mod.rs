@@ -152,7 +152,7 @@ fn held(bytes: u64, file: &Path, unkept: bool) -> String {
 fn framed(
     cut: Option<String>,
     held: Option<String>,
-    others: [Option<String>; 2],
+    others: [Option<String>; 3],
     text: &str,
 ) -> Option<String> {
     let mut notes: Vec<String> = cut.into_iter().collect();
@@ -169,6 +169,12 @@ fn framed(
 
 fn lost(unkept: Option<&String>) -> Option<String> {
     unkept.map(|why| format!("some of it may be lost: {why}"))
+}
+
+/// What the kernel refused the command, which itself saw only "Operation not permitted".
+fn refused(set_id_refused: bool) -> Option<String> {
+    let words = "the sandbox refuses set-user-id and set-group-id files and directories: the command tried to make one";
+    set_id_refused.then(|| words.to_owned())
 }
 
 fn counted(number: u64, thing: &str) -> String {

@@ -10,10 +10,7 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::room::Room;
-use super::{
-    GRACE, checked_id, counted, exit_words, explain, first_line, framed, held, lost, seconds, spoken,
-    with_commands,
-};
+use super::{GRACE, checked_id, counted, exit_words, explain, first_line, framed, held, lost, refused, seconds, spoken, with_commands};
 use crate::arguments::{output, parse};
 
 const WAIT_MOST: Duration = Duration::from_secs(300);
@@ -123,10 +120,10 @@ async fn run(
 }
 
 fn content(piece: &Piece) -> Option<String> {
-    let Piece { skipped, text, file, bytes, unkept, .. } = piece;
+    let Piece { skipped, text, file, bytes, unkept, set_id_refused, .. } = piece;
     let cut = (*skipped > 0).then(|| format!("{} before this were left out", counted(*skipped, "new byte")));
     let held = file.as_deref().map(|file| held(*bytes, file, unkept.is_some()));
-    framed(cut, held, [lost(unkept.as_ref()), None], text)
+    framed(cut, held, [lost(unkept.as_ref()), refused(*set_id_refused), None], text)
 }
 
 #[cfg(test)]
@@ -147,6 +144,7 @@ mod tests {
             bytes: FILE_BYTES,
             file: Some("/o/x.txt".into()),
             unkept: None,
+            set_id_refused: false,
         };
         let said = |piece: &Piece| content(piece).unwrap_or_default();
         assert_eq!(said(&piece), "[10 new bytes before this were left out; all of it is in /o/x.txt]\ny\n");
