@@ -237,3 +237,49 @@ async fn the_probe_names_the_best_tier_that_works() {
     assert_eq!(report.best, first);
     assert!(report.tiers.iter().all(|tried| !tried.why.is_empty()));
 }
+
+#[tokio::test]
+async fn set_id_files_are_refused_and_reported() {
+    for tier in holding() {
+        let yard = Yard::new();
+        yard.file("work/tool", "#!/bin/sh\n");
+        let lines = [
+            "chmod u+s tool",
+            "chmod 2755 tool",
+            "install -m 4755 tool installed",
+            "mkdir -m 2777 dir",
+            "mkdir d && chmod g+s d",
+            "python3 -c 'import os; os.open(\"made\", os.O_CREAT | os.O_WRONLY, 0o4755)'",
+            "(chmod u+s tool) & wait",
+            "setsid chmod u+s tool; true",
+        ];
+        for line in lines {
+            if line.starts_with("python3") && yard.run(tier, "command -v python3").await.exit != Exit::Code(0)
+            {
+                continue;
+            }
+            let mut started = yard.start(tier, line).unwrap();
+            let refused = started.set_id_refused();
+            tokio::time::timeout(Duration::from_secs(20), started.wait()).await.unwrap().unwrap();
+            assert!(refused.load(std::sync::atomic::Ordering::Relaxed), "{tier}: {line}");
+            assert_eq!(set_id_files(&yard.work), Vec::<std::path::PathBuf>::new(), "{tier}: {line}");
+        }
+        // Nothing else is called a refusal: other modes are set, other calls fail.
+        for line in ["chmod 1777 tool && chmod 755 tool", "mkdir -m 700 own", "chmod 755 /etc; true", "true"]
+        {
+            let mut started = yard.start(tier, line).unwrap();
+            let refused = started.set_id_refused();
+            let exit = tokio::time::timeout(Duration::from_secs(20), started.wait()).await.unwrap().unwrap();
+            assert_eq!(exit, Exit::Code(0), "{tier}: {line}");
+            assert!(!refused.load(std::sync::atomic::Ordering::Relaxed), "{tier}: {line}");
+        }
+    }
+}
+
+/// Files and directories below a directory that have a set-id bit.
+fn set_id_files(dir: &std::path::Path) -> Vec<std::path::PathBuf> {
+    use std::os::unix::fs::PermissionsExt;
+    let entries = std::fs::read_dir(dir).unwrap().map(|entry| entry.unwrap());
+    let marked = entries.filter(|entry| entry.metadata().unwrap().permissions().mode() & 0o6000 != 0);
+    marked.map(|entry| entry.path()).collect()
+}

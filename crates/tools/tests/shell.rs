@@ -35,6 +35,10 @@ struct Pod {
 
 impl Pod {
     fn new() -> Pod {
+        Pod::behind(Tier::Off)
+    }
+
+    fn behind(tier: Tier) -> Pod {
         let dir = tempfile::tempdir().unwrap();
         let root = dir.path().canonicalize().unwrap();
         for name in ["work", "tmp", "output"] {
@@ -55,7 +59,7 @@ impl Pod {
             env: EnvRules::default(),
         };
         let commands = Arc::new(Commands::new(CommandsConfig {
-            tier: Tier::Off,
+            tier,
             spec: Arc::new(move || spec.clone()),
             output_dir: root.join("output"),
             cover: Arc::new(|| Box::new(Clear)),
@@ -451,4 +455,34 @@ async fn a_command_that_cannot_start_says_why() {
     std::fs::remove_dir(pod.place().cwd.as_path()).unwrap();
     let answer = pod.call("Bash", json!({ "command": "ls" })).await;
     assert!(matches!(&answer, Err(ToolError::Failed(text)) if text.contains("work")), "{answer:?}");
+}
+
+#[tokio::test]
+async fn the_result_of_a_call_reports_a_refused_set_id_file() {
+    // Else this test itself would be executed as the helper, and start all tests again.
+    Helper::at(env!("CARGO_BIN_EXE_tools-fence")).make_default();
+    let tier = minke_exec::probe::best_tier();
+    if tier == Tier::D {
+        assert!(std::env::var_os("MINKE_NO_SKIP").is_none(), "SKIPPED: no sandbox works here");
+        eprintln!("SKIPPED: no sandbox works here");
+        return;
+    }
+    let words = "[the sandbox refuses set-user-id and set-group-id files and directories";
+    let pod = Pod::behind(tier);
+    let said = pod.bash("cp /bin/sh rsh; chmod 4755 rsh").await;
+    assert!(said.summary.contains("exit 1"), "{}", said.summary);
+    let content = said.content.unwrap();
+    assert!(content.starts_with(words) && content.contains("Operation not permitted"), "{content}");
+    assert!(!pod.bash("chmod 755 rsh; echo done").await.content.unwrap().contains(words));
+    let id = pod.start("chmod g+s rsh; echo tried", false).await;
+    let until = Instant::now() + Duration::from_secs(20);
+    loop {
+        let said = pod.call("BashOutput", json!({ "id": id, "wait": 1 })).await.unwrap();
+        if said.content.as_deref().is_some_and(|said| said.starts_with(words)) {
+            break;
+        }
+        assert!(Instant::now() < until, "{said:?}");
+    }
+    let mode = std::fs::metadata(pod.dir.path().join("work/rsh")).unwrap().permissions();
+    assert_eq!(std::os::unix::fs::PermissionsExt::mode(&mode) & 0o7777, 0o755);
 }

@@ -403,5 +403,7 @@ fn set_mode(at: impl rustix::fd::AsFd, mode: u32) -> Result<bool, String> {
     let missing = (Mode::SUID | Mode::SGID) - Mode::from_raw_mode(now.st_mode);
     let wanted = Mode::from_raw_mode(mode as rustix::fs::RawMode);
     let given = wanted - missing;
-    rustix::fs::fchmod(at, given).map(|()| given != wanted).map_err(|e| format!("its mode could not be changed: {e}"))
+    rustix::fs::fchmod(at, given)
+        .map(|()| given != wanted)
+        .map_err(|e| format!("its mode could not be changed: {e}"))
 }

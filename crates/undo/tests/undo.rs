@@ -718,3 +718,47 @@ fn a_directory_that_was_made_for_a_file_goes_if_it_is_empty_then() {
     assert_eq!(left, ["file", "kept"]);
     assert!(!world.at("new").exists() && world.at("kept/theirs").exists() && world.at("file").exists());
 }
+
+/// What an undo gives back is content, not the right to run as another: anything could stand there by now.
+#[test]
+fn nothing_is_given_a_set_id_bit_again() {
+    let chmod =
+        |path: PathBuf, mode: u32| fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+    let mut world = World::new();
+    let names = ["edited", "moded", "removed", "touched"];
+    for name in names {
+        world.write(name, "old");
+        chmod(world.at(name), 0o4755);
+    }
+    for dir in ["dir", "gone", "closed"] {
+        fs::create_dir(world.at(dir)).unwrap();
+        chmod(world.at(dir), 0o2775);
+    }
+    let before = world.before();
+    world.write("edited", "by the run");
+    chmod(world.at("edited"), 0o755);
+    chmod(world.at("moded"), 0o700);
+    fs::remove_file(world.at("removed")).unwrap();
+    // It keeps its bit all the time, so that there is nothing to give back.
+    chmod(world.at("touched"), 0o4700);
+    chmod(world.at("dir"), 0o755);
+    chmod(world.at("closed"), 0o2500);
+    fs::remove_dir(world.at("gone")).unwrap();
+    let wanted = world.after(&before);
+    let got = world.undo(&wanted);
+    let mode = |name: &str| fs::metadata(world.at(name)).unwrap().permissions().mode() & 0o7777;
+    for (name, now) in [
+        ("edited", 0o755),
+        ("moded", 0o755),
+        ("removed", 0o755),
+        ("touched", 0o4755),
+        ("dir", 0o775),
+        ("gone", 0o775),
+        ("closed", 0o2775),
+    ] {
+        assert_eq!(mode(name), now, "{name} has {:o}", mode(name));
+    }
+    let mut left: Vec<&str> = got.left.iter().map(|left| left.path.rsplit('/').next().unwrap()).collect();
+    left.sort_unstable();
+    assert_eq!(left, ["dir", "edited", "gone", "moded", "removed"], "{:?}", got.left);
+}

@@ -155,11 +155,7 @@ pub(super) struct Launched {
 }
 
 /// Forks the command and waits until it has been executed, which is then said.
-pub(super) fn launch(
-    errand: &Errand,
-    stdio: [OwnedFd; 3],
-    line: &UnixStream,
-) -> Result<Launched, Failure> {
+pub(super) fn launch(errand: &Errand, stdio: [OwnedFd; 3], line: &UnixStream) -> Result<Launched, Failure> {
     // Closed by the execution, on the other side.
     let (executed, executing) = UnixStream::pair().step(|| "making a line to the command".to_owned())?;
     match sys::fork().step(|| "forking the command".to_owned())? {
@@ -200,7 +196,6 @@ fn await_execution(executed: &UnixStream, command: Pid) -> Result<Option<Refusal
                 sys::leave(1);
             }
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            // It left without having read all that we wrote, which is nothing: it has ended.
             Err(error) => return Err(error).step(|| "hearing from the command".to_owned()),
         }
     }

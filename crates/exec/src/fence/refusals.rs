@@ -41,11 +41,13 @@ impl Refusals {
         self.0.as_fd()
     }
 
-    /// Refuses one call that waits. An error means that none waits any more: its process was killed.
-    pub(super) fn refuse_one(&self) -> io::Result<()> {
+    /// Refuses one call that waits, after it has been told. An error means that none waits any more: its process was
+    /// killed.
+    pub(super) fn refuse_one(&self, tell: impl FnOnce()) -> io::Result<()> {
         // The kernel takes only a structure of zeros.
         let mut heard = Notification { id: 0, rest: [0; 9] };
         self.ask(RECEIVE, (&raw mut heard).cast())?;
+        tell();
         let mut answer = Answer { id: heard.id, value: 0, error: -libc::EPERM, flags: 0 };
         self.ask(SEND, (&raw mut answer).cast())
     }

@@ -571,6 +571,24 @@ mod tests {
         }
     }
 
+    /// As in a sandbox inside a sandbox: the outer one listens, so the inner one cannot.
+    #[test]
+    fn a_filter_without_a_listener_refuses_all_the_same() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = std::fs::File::create(dir.path().join("file")).unwrap();
+        let sieve = Sieve { loopback: true, alone: false, walls: Walls::ALL };
+        // A filter is the thread's own and ends with it.
+        let tried = std::thread::spawn(move || {
+            rustix::thread::set_no_new_privs(true).unwrap();
+            let outer = restrict(sieve).unwrap();
+            let inner = restrict(sieve).unwrap();
+            let set = |mode| rustix::fs::fchmod(&file, rustix::fs::Mode::from_raw_mode(mode));
+            (outer.is_some(), inner.is_some(), set(0o4755), set(0o2755), set(0o1755))
+        });
+        let refused = Err(rustix::io::Errno::PERM);
+        assert_eq!(tried.join().unwrap(), (true, false, refused, refused, Ok(())));
+    }
+
     #[test]
     fn a_wall_left_out_is_the_only_one_that_is() {
         let sieve = |walls| program(Sieve { loopback: false, alone: false, walls }, REPORTED);

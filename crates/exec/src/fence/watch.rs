@@ -49,15 +49,17 @@ pub(super) fn watch(line: &UnixStream, launched: Launched, ends: &OwnedFd) {
     }
 }
 
-/// Refuses one call, and tells the pod if it does not know yet. Whether one was refused.
+/// Refuses one call, and tells the pod first if it does not know yet: what the command then says comes after that. Whether
+/// one was refused.
 fn refuse(kernel: &Refusals, line: &UnixStream, is_told: bool) -> bool {
+    let tell = || {
+        if !is_told {
+            // A pod that is gone does not hear it, and need not.
+            let _gone = Said::SetIdRefused.write(line);
+        }
+    };
     // A caller that was killed meanwhile needs no answer.
-    let refused = kernel.refuse_one().is_ok();
-    if refused && !is_told {
-        // A pod that is gone does not hear it, and need not.
-        let _gone = Said::SetIdRefused.write(line);
-    }
-    refused
+    kernel.refuse_one(tell).is_ok()
 }
 
 /// Empties what says that children have ended. Which ones is asked of the kernel: news of several may be one.

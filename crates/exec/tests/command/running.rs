@@ -293,3 +293,31 @@ async fn a_stranger_who_holds_the_pipe_holds_nobody_up() {
     assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
     drop(held);
 }
+
+#[tokio::test]
+async fn a_refused_set_id_file_is_reported_with_the_result() {
+    for tier in tiers().into_iter().filter(|tier| *tier != Tier::Off) {
+        let home = Home::new();
+        let commands = home.commands(tier);
+        let refused = "touch tool; chmod u+s tool || echo failed";
+        let finished = commands.run(home.order(&commands, refused), &News::nobody()).await.unwrap();
+        assert!(finished.set_id_refused && finished.tail.ends_with("failed\n"), "tier {tier}: {finished:?}");
+        let finished = commands.run(home.order(&commands, "chmod u+x tool"), &News::nobody()).await.unwrap();
+        assert!(!finished.set_id_refused, "tier {tier}: {finished:?}");
+        // One that is killed at the end of its time has been refused all the same.
+        let order = home.order(&commands, "chmod g+s tool; sleep 60");
+        let order = RunOrder { timeout: Some(Duration::from_secs(1)), ..order };
+        let finished = commands.run(order, &News::nobody()).await.unwrap();
+        assert!(finished.set_id_refused && finished.timed_out, "tier {tier}: {finished:?}");
+        // A background command says it while it runs.
+        let order = home.order(&commands, "chmod g+s tool; echo tried; sleep 60");
+        let id = order.id.clone();
+        commands.start(RunOrder { timeout: None, ..order }, &News::nobody()).await.unwrap();
+        let until = Instant::now() + Duration::from_secs(20);
+        while !commands.output(&id, Some(0)).await.unwrap().set_id_refused {
+            assert!(Instant::now() < until, "tier {tier}: the refusal is not reported");
+            commands.wait(&id, Duration::from_millis(20)).await.unwrap();
+        }
+        commands.kill(&id).await.unwrap();
+    }
+}

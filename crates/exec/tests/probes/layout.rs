@@ -102,6 +102,11 @@ pub(crate) fn lay_out(base: &Path, probes: &[Probe]) -> io::Result<()> {
     }
     fs::create_dir_all(base.join("runtime/pods/probe/tmp"))?;
     put(&base.join("runtime/pods/probe/fences"), "")?;
+    // What the user made before: a program with the right to run as its owner, and a directory that hands its group down.
+    put(&base.join("work/granted-set-id"), "#!/bin/sh\n")?;
+    fs::set_permissions(base.join("work/granted-set-id"), fs::Permissions::from_mode(0o4755))?;
+    fs::create_dir_all(base.join("work/granted-shared"))?;
+    fs::set_permissions(base.join("work/granted-shared"), fs::Permissions::from_mode(0o2775))?;
     put(&base.join("tree/.git"), "gitdir: ../work/.git/worktrees/tree\n")?;
     for repository in ["work", "work/part/lib"] {
         repository_at(&base.join(repository))?;

@@ -33,6 +33,7 @@ pub(crate) enum Wall {
     LandlockScope,
     SeccompSockets,
     SeccompCalls,
+    SeccompSetId,
     /// The filter of the environment; it stands in every tier.
     Environment,
     /// The fence's init or watcher, which ends the whole tree; it stands in every tier.
@@ -42,7 +43,7 @@ pub(crate) enum Wall {
 impl Wall {
     /// Those that a test can leave out, each with the one that must go first because it stands before it, or because
     /// without it the kernel would not make the other.
-    pub(crate) const REMOVABLE: [(Wall, Walls, Walls); 20] = [
+    pub(crate) const REMOVABLE: [(Wall, Walls, Walls); 21] = [
         (Wall::Descriptors, Walls::DESCRIPTORS, Walls::NONE),
         (Wall::Limits, Walls::LIMITS, Walls::NONE),
         (Wall::PidNamespace, Walls::PID_NAMESPACE, Walls::PROC),
@@ -63,6 +64,7 @@ impl Wall {
         (Wall::LandlockScope, Walls::LANDLOCK_SCOPE, Walls::NONE),
         (Wall::SeccompSockets, Walls::SECCOMP_SOCKETS, Walls::NONE),
         (Wall::SeccompCalls, Walls::SECCOMP_CALLS, Walls::NONE),
+        (Wall::SeccompSetId, Walls::SECCOMP_SET_ID, Walls::NONE),
     ];
 
     pub(crate) fn as_str(self) -> &'static str {
@@ -87,6 +89,7 @@ impl Wall {
             Wall::LandlockScope => "Landlock scope",
             Wall::SeccompSockets => "seccomp sockets",
             Wall::SeccompCalls => "seccomp calls",
+            Wall::SeccompSetId => "seccomp set-id",
             Wall::Environment => "environment filter",
             Wall::Watcher => "init or watcher",
         }
@@ -270,6 +273,8 @@ pub(crate) struct Probe {
     pub(crate) alone: bool,
     pub(crate) kind: Kind,
     pub(crate) run: fn(&Ground) -> Seen,
+    /// The attempt alone, where `run` judges by what it left.
+    pub(crate) tries: Option<fn(&Ground) -> io::Result<libc::c_long>>,
 }
 
 pub(crate) const fn probe(
@@ -290,6 +295,7 @@ pub(crate) const fn probe(
         alone: false,
         kind: Kind::Attack,
         run,
+        tries: None,
     }
 }
 

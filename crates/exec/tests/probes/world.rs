@@ -20,7 +20,7 @@ use minke_exec::fence::{EnvRules, FenceSpec, Network, PodDirs};
 use minke_record::{Permission, Scope, ScopeRule};
 use tempfile::TempDir;
 
-use crate::attacks::LOCKS;
+use crate::attacks::{LOCKS, SET_ID};
 use crate::bystander::Bystander;
 use crate::inside::CANARY;
 use crate::ipc::Ipc;
@@ -239,6 +239,11 @@ impl World {
             if !free_soon(&self.base.join("work").join(lock)) {
                 through.insert(probe.to_owned());
             }
+        }
+        for entry in fs::read_dir(self.base.join("work"))? {
+            let (name, mode) = entry.and_then(|entry| Ok((entry.file_name(), entry.metadata()?.mode())))?;
+            let probe = name.to_string_lossy().rsplit_once('-').map(|(probe, _)| probe.to_owned());
+            through.extend(probe.filter(|probe| mode & SET_ID != 0 && probe.starts_with("set-id")));
         }
         Ok(Evidence { through, changed })
     }

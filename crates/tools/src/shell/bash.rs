@@ -12,7 +12,10 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::room::Room;
-use super::{GRACE, counted, exit_words, explain, first_line, framed, held, lost, refused, seconds, spoken, with_commands};
+use super::{
+    GRACE, counted, exit_words, explain, first_line, framed, held, lost, refused, seconds, spoken,
+    with_commands,
+};
 use crate::arguments::{output, parse};
 
 const TIMEOUT: Duration = Duration::from_secs(120);

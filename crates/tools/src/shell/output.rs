@@ -10,7 +10,10 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::room::Room;
-use super::{GRACE, checked_id, counted, exit_words, explain, first_line, framed, held, lost, refused, seconds, spoken, with_commands};
+use super::{
+    GRACE, checked_id, counted, exit_words, explain, first_line, framed, held, lost, refused, seconds,
+    spoken, with_commands,
+};
 use crate::arguments::{output, parse};
 
 const WAIT_MOST: Duration = Duration::from_secs(300);

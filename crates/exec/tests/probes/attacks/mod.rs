@@ -12,10 +12,12 @@ mod paths;
 mod processes;
 mod programs;
 mod scope;
+mod set_id;
 mod sockets;
 
 pub(crate) use limits::{FILE_BYTES, OPEN_FILES, PROCESSES};
 pub(crate) use processes::{LOCKS, SIGNALS};
+pub(crate) use set_id::SET_ID;
 
 use crate::probe::Probe;
 
@@ -33,6 +35,7 @@ pub(crate) fn all() -> Vec<Probe> {
         sockets::PROBES,
         mounts::PROBES,
         kernel::PROBES,
+        set_id::PROBES,
         limits::PROBES,
         open::PROBES,
     ]
