@@ -11,4 +11,5 @@ pub mod labels;
 pub mod promises;
 pub mod providers;
 pub mod purity;
+pub mod starts;
 pub mod tree;

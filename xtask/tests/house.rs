@@ -5,7 +5,7 @@
 use std::path::Path;
 
 use serde_json::json;
-use xtask::{arrows, labels, promises, providers, purity, tree};
+use xtask::{arrows, labels, promises, providers, purity, starts, tree};
 
 #[test]
 fn every_file_has_a_label() {
@@ -70,6 +70,30 @@ fn a_provider_that_is_named_is_found() {
     assert_eq!(providers::name_in("a directory `.openai/x`", &providers::names("")), None);
     assert_eq!(providers::name_in("a text `OPENAI.md`", &providers::names("")), None);
     assert_eq!(providers::name_in("a session file of Claude Code", &providers::names("")), None);
+}
+
+#[test]
+fn no_program_is_started_by_its_bare_name() {
+    let root = tree::root();
+    let found = starts::unreviewed(&root, &tree::rust_files(&root).unwrap()).unwrap();
+    assert!(found.is_empty(), "{found:#?}");
+}
+
+#[test]
+fn a_program_that_is_started_by_its_bare_name_is_found() {
+    for line in [
+        "let done = Command::new(\"git\").status();",
+        "std::process::Command::new(\"sh\")",
+        "tokio::process::Command::new(name)",
+        "Command::new(\"./x\")",
+        "for dir in std::env::split_paths(&path) {",
+        "let path = std::env::var_os(\"PATH\");",
+    ] {
+        assert_eq!(starts::in_text("crates/cli/src/x.rs", line).len(), 1, "{line}");
+    }
+    for line in ["Command::new(\"/bin/ps\")", "#[cfg(test)]\nCommand::new(\"sh\")", "// `PATH`"] {
+        assert!(starts::in_text("crates/cli/src/x.rs", line).is_empty(), "{line}");
+    }
 }
 
 #[test]

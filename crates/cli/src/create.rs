@@ -259,7 +259,8 @@ impl Desk {
     ) -> Result<Desk, Failure> {
         let workspace = Surroundings::workspace(cwd);
         let into = crate::gc::clones(&home.paths).join(session.to_string());
-        let cloned = clone::make(&workspace, &into, name, session)
+        let written = scope_here(cwd, declared)?;
+        let cloned = clone::make(&workspace, &into, name, session, &written)
             .map_err(|e| Failure::usage("no clone could be made to work in").why(e))?;
         // As the fence and the file tools will see it.
         let path = into.canonicalize().map_err(|e| {

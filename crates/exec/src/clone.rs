@@ -9,24 +9,18 @@
 
 use std::ffi::OsString;
 use std::fs::{self, DirBuilder};
-use std::io::{self, Read};
-use std::os::unix::ffi::OsStringExt;
+use std::io;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
-use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
-use std::time::{Duration, Instant};
 
-use minke_record::{PodName, SessionId};
-use rustix::process::{Pid, Signal, kill_process_group};
+use minke_record::{Permission, PodName, Scope, SessionId};
 use thiserror::Error;
 
-/// A checkout of a large tree takes a while; one that takes this long hangs.
-const GIT_WAIT: Duration = Duration::from_secs(120);
-/// How often git is looked at meanwhile.
-const GIT_RETRY: Duration = Duration::from_millis(2);
-/// What is kept of git's output, each of both.
-const GIT_BYTES: u64 = 16 * 1024;
+use crate::git::{Done, Git, GitError, finish};
+
+/// A list of shallow commits is short; a longer file is none.
+const SHALLOW_BYTES: u64 = 16 * 1024 * 1024;
 /// Beside a clone lies a file that names its workspace, where the clone's own pod cannot write.
 const ORIGIN_SUFFIX: &str = "workspace";
 
@@ -45,8 +39,10 @@ pub struct Cloned {
 /// A clone could not be made or removed.
 #[derive(Debug, Error)]
 pub enum CloneError {
-    #[error("there is no `git` to make a clone with: {0}; install git, or share the directory instead")]
-    NoGit(io::Error),
+    #[error("{0}; install git, or share the directory instead")]
+    NoGit(GitError),
+    #[error(transparent)]
+    Run(GitError),
     #[error(
         "{} is not in a git repository, so it cannot be cloned ({said}); `git init` and commit, or share the directory instead",
         .workspace.display()
@@ -58,19 +54,33 @@ pub enum CloneError {
     Exists { path: PathBuf },
     #[error("git could not {what} {}: {said}", .path.display())]
     Git { what: &'static str, path: PathBuf, said: String },
-    #[error("git did not {what} {} within {} s", .path.display(), GIT_WAIT.as_secs())]
-    Slow { what: &'static str, path: PathBuf },
     #[error("cannot {what} {}: {source}", .path.display())]
     Io { what: &'static str, path: PathBuf, source: io::Error },
 }
 
+impl From<GitError> for CloneError {
+    fn from(error: GitError) -> CloneError {
+        match error {
+            GitError::Missing(_) | GitError::Start { .. } => CloneError::NoGit(error),
+            GitError::Slow { .. } | GitError::Io { .. } | GitError::TooMuch { .. } => CloneError::Run(error),
+        }
+    }
+}
+
 /// Makes a clone of `workspace` at `into`, which must not be there, on the branch `minke/<name>` at HEAD. A ref
-/// `refs/minke/<session>` in the workspace keeps the shared objects. If it fails nothing is left. Blocks.
-pub fn make(workspace: &Path, into: &Path, name: &PodName, session: SessionId) -> Result<Cloned, CloneError> {
+/// `refs/minke/<session>` in the workspace keeps the shared objects. No program is taken from where `writable` lets
+/// somebody write. If it fails nothing is left. Blocks.
+pub fn make(
+    workspace: &Path,
+    into: &Path,
+    name: &PodName,
+    session: SessionId,
+    writable: &Scope,
+) -> Result<Cloned, CloneError> {
     if into.symlink_metadata().is_ok() {
         return Err(CloneError::Exists { path: into.to_owned() });
     }
-    let source = Source::open(workspace)?;
+    let source = Source::open(workspace, into, writable)?;
     let commit = source.head()?;
     // First the ref, so that there is no moment in which the objects could be pruned.
     source.keep(session, &commit)?;
@@ -88,7 +98,7 @@ pub fn make(workspace: &Path, into: &Path, name: &PodName, session: SessionId) -
 /// Removes a clone, the file beside it and the ref that kept its objects. What is not there is no error. Blocks.
 pub fn remove(into: &Path, session: SessionId) -> Result<(), CloneError> {
     if let Some(workspace) = workspace_of(into)?
-        && let Ok(source) = Source::open(&workspace)
+        && let Ok(source) = Source::open(&workspace, into, &Scope::default())
     {
         source.let_go(session)?;
     }
@@ -129,26 +139,27 @@ fn quoted(path: &Path) -> String {
 struct Source {
     workspace: PathBuf,
     objects: PathBuf,
+    git: Git,
 }
 
 impl Source {
-    fn open(workspace: &Path) -> Result<Source, CloneError> {
+    fn open(workspace: &Path, into: &Path, writable: &Scope) -> Result<Source, CloneError> {
+        let written = writable.allow.iter().filter(|rule| rule.permission != Permission::Read);
+        let away = [workspace, into].into_iter().chain(written.map(|rule| Path::new(&rule.target)));
+        let git = Git::find(away)?.for_repository(workspace)?;
         let asked = ["rev-parse", "--path-format=absolute", "--git-path", "objects"];
-        let done = git(workspace, "look at", &asked)?;
+        let done = git.run(workspace, "look at", &asked)?;
         if !done.status.success() {
             return Err(CloneError::NotGit { workspace: workspace.to_owned(), said: done.said() });
         }
-        Ok(Source {
-            workspace: workspace.to_owned(),
-            objects: PathBuf::from(done.out.trim_end_matches('\n')),
-        })
+        Ok(Source { workspace: workspace.to_owned(), objects: PathBuf::from(done.line()), git })
     }
 
     fn head(&self) -> Result<String, CloneError> {
         let asked = ["rev-parse", "--verify", "--quiet", "HEAD^{commit}"];
-        let done = git(&self.workspace, "read HEAD of", &asked)?;
+        let done = self.git.run(&self.workspace, "read HEAD of", &asked)?;
         if done.status.success() {
-            Ok(done.out.trim().to_owned())
+            Ok(done.text())
         } else {
             Err(CloneError::NoCommit { workspace: self.workspace.clone() })
         }
@@ -156,141 +167,109 @@ impl Source {
 
     fn keep(&self, session: SessionId, commit: &str) -> Result<(), CloneError> {
         let name = format!("refs/minke/{session}");
-        must(&self.workspace, "set a ref in", &["update-ref", &name, commit])
+        self.must(&self.workspace, "set a ref in", &["update-ref", &name, commit])
     }
 
     /// Deleting a ref that is not there succeeds.
     fn let_go(&self, session: SessionId) -> Result<(), CloneError> {
         let name = format!("refs/minke/{session}");
-        must(&self.workspace, "remove a ref from", &["update-ref", "-d", &name])
+        self.must(&self.workspace, "remove a ref from", &["update-ref", "-d", &name])
     }
 
-    /// One branch and no tags: every ref of the clone leads to what our own ref keeps.
+    /// A new repository with the objects of this one. It is put together here, because `git clone` starts a second git
+    /// in the workspace that the overrides do not reach. One branch and no tags: every ref of the clone leads to what
+    /// our own ref keeps.
     fn clone_into(&self, into: &Path, branch: &str, commit: &str) -> Result<(), CloneError> {
-        let options = ["--quiet", "--shared", "--no-checkout", "--no-tags", "--single-branch", "--template="];
-        let mut command = plain_git(&self.workspace);
-        command.arg("clone").args(options).arg("--").arg(&self.workspace).arg(into);
-        finish(&mut command, "clone", &self.workspace)?.must("clone", &self.workspace)?;
+        let above = into.parent().unwrap_or(into);
+        let mut command = self.git.command(above);
+        command.args(["init", "--quiet", "--template="]);
+        if let Some(format) = self.said("read the format of", &["rev-parse", "--show-object-format"])? {
+            command.arg(format!("--object-format={format}"));
+        }
+        must(finish(command.arg("--").arg(into), "make", into)?, "make", into)?;
+        let info = into.join(".git/objects/info");
+        fs::create_dir_all(&info).map_err(at("make", &info))?;
+        let alternates = info.join("alternates");
+        fs::write(&alternates, alternate(&self.objects)).map_err(at("write", &alternates))?;
+        self.copy_shallow(into)?;
+        self.name_origin(into, commit)?;
         self.name_author(into)?;
-        must(into, "check out", &["checkout", "--quiet", "--no-track", "-b", branch, commit])
+        self.must(into, "check out", &["checkout", "--quiet", "--no-track", "-b", branch, commit])
+    }
+
+    /// A shallow repository ends at the commits that this file names; without it git would look for their parents.
+    fn copy_shallow(&self, into: &Path) -> Result<(), CloneError> {
+        let asked = ["rev-parse", "--path-format=absolute", "--git-path", "shallow"];
+        let done = self.git.run(&self.workspace, "look at", &asked)?;
+        let from = PathBuf::from(done.line());
+        let is_list = |meta: fs::Metadata| meta.is_file() && (1..=SHALLOW_BYTES).contains(&meta.len());
+        if !done.status.success() || !from.symlink_metadata().is_ok_and(is_list) {
+            return Ok(());
+        }
+        fs::copy(&from, into.join(".git/shallow")).map(drop).map_err(at("copy", &from))
+    }
+
+    /// The workspace as `origin`, with the branch that it is on.
+    fn name_origin(&self, into: &Path, commit: &str) -> Result<(), CloneError> {
+        let url = ["config".as_ref(), "remote.origin.url".as_ref(), self.workspace.as_os_str()];
+        let mut command = self.git.command(into);
+        must(finish(command.args(url), "name the origin of", into)?, "name the origin of", into)?;
+        let asked = ["symbolic-ref", "--quiet", "--short", "HEAD"];
+        let Some(branch) = self.said("read the branch of", &asked)? else { return Ok(()) };
+        let (here, there) = (format!("refs/remotes/origin/{branch}"), format!("refs/heads/{branch}"));
+        let fetched = format!("+{there}:{here}");
+        self.must(into, "name the origin of", &["config", "remote.origin.fetch", &fetched])?;
+        self.must(into, "set a ref in", &["update-ref", &here, commit])?;
+        self.must(into, "set a ref in", &["symbolic-ref", "refs/remotes/origin/HEAD", &here])
     }
 
     /// Commits need an author, and a pod cannot see the person's own configuration: who commits in the workspace also
     /// commits in the clone.
     fn name_author(&self, into: &Path) -> Result<(), CloneError> {
         for key in ["user.name", "user.email"] {
-            let mut command = plain_git(&self.workspace);
+            let mut command = self.git.command(&self.workspace);
             command.env_remove("GIT_CONFIG_GLOBAL").env_remove("GIT_CONFIG_NOSYSTEM");
             // A key that is not set is left out; then git tells the pod what to do.
             let done = finish(command.args(["config", "--get", key]), "read the author of", &self.workspace)?;
             if done.status.success() {
-                must(into, "set the author of", &["config", key, done.out.trim_end_matches('\n')])?;
+                self.must(into, "set the author of", &["config", key, &done.text()])?;
             }
         }
         Ok(())
     }
-}
 
-fn must(dir: &Path, what: &'static str, args: &[&str]) -> Result<(), CloneError> {
-    git(dir, what, args)?.must(what, dir)
-}
-
-fn git(dir: &Path, what: &'static str, args: &[&str]) -> Result<Done, CloneError> {
-    finish(plain_git(dir).args(args), what, dir)
-}
-
-/// Git without anybody's set-up. A repository's own configuration is read and can do nothing with these: hooks are
-/// nowhere, nothing watches the files, no helper is asked for anything.
-fn plain_git(dir: &Path) -> Command {
-    let mut command = Command::new("git");
-    command.env_clear();
-    for name in ["PATH", "HOME", "XDG_CONFIG_HOME"] {
-        if let Some(value) = std::env::var_os(name) {
-            command.env(name, value);
-        }
-    }
-    command
-        .env("LC_ALL", "C")
-        .env("GIT_CONFIG_GLOBAL", "/dev/null")
-        .env("GIT_CONFIG_NOSYSTEM", "1")
-        .env("GIT_TERMINAL_PROMPT", "0")
-        .env("GIT_OPTIONAL_LOCKS", "0")
-        .args(["-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false", "-c", "gc.auto=0"])
-        .args(["-c", "maintenance.auto=false", "-c", "advice.detachedHead=false"])
-        .arg("-C")
-        .arg(dir);
-    command
-}
-
-/// How git ended.
-struct Done {
-    status: ExitStatus,
-    out: String,
-    err: String,
-}
-
-impl Done {
-    fn must(self, what: &'static str, path: &Path) -> Result<(), CloneError> {
-        if self.status.success() {
-            return Ok(());
-        }
-        Err(CloneError::Git { what, path: path.to_owned(), said: self.said() })
+    /// One line about the workspace, if git has one.
+    fn said(&self, what: &'static str, args: &[&str]) -> Result<Option<String>, CloneError> {
+        let done = self.git.run(&self.workspace, what, args)?;
+        Ok(Some(done.text()).filter(|text| done.status.success() && !text.is_empty()))
     }
 
-    /// What git says is wrong, on one line.
-    fn said(&self) -> String {
-        let said =
-            self.err.lines().map(str::trim).filter(|line| !line.is_empty()).collect::<Vec<_>>().join("; ");
-        if said.is_empty() { self.status.to_string() } else { said }
+    fn must(&self, dir: &Path, what: &'static str, args: &[&str]) -> Result<(), CloneError> {
+        must(self.git.run(dir, what, args)?, what, dir)
     }
 }
 
-/// Runs git to its end, its group killed if it takes too long.
-fn finish(command: &mut Command, what: &'static str, on: &Path) -> Result<Done, CloneError> {
-    let io = at(what, on);
-    command.process_group(0).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut child = command.spawn().map_err(CloneError::NoGit)?;
-    let out = hear(child.stdout.take());
-    let err = hear(child.stderr.take());
-    let status = match wait(&mut child) {
-        Ok(Some(status)) => status,
-        Ok(None) => return Err(CloneError::Slow { what, path: on.to_owned() }),
-        Err(e) => return Err(io(e)),
-    };
-    Ok(Done { status, out: heard(out), err: heard(err) })
-}
-
-fn wait(child: &mut Child) -> io::Result<Option<ExitStatus>> {
-    let until = Instant::now() + GIT_WAIT;
-    loop {
-        if let Some(status) = child.try_wait()? {
-            return Ok(Some(status));
-        }
-        if Instant::now() >= until {
-            kill_process_group(Pid::from_child(child), Signal::KILL)?;
-            child.wait()?;
-            return Ok(None);
-        }
-        std::thread::sleep(GIT_RETRY);
+fn must(done: Done, what: &'static str, path: &Path) -> Result<(), CloneError> {
+    if done.status.success() {
+        return Ok(());
     }
+    Err(CloneError::Git { what, path: path.to_owned(), said: done.said() })
 }
 
-type Hearing = std::thread::JoinHandle<String>;
-
-/// Reads a pipe to its end, so that nobody blocks, and keeps its beginning.
-fn hear(pipe: Option<impl Read + Send + 'static>) -> Option<Hearing> {
-    let mut pipe = pipe?;
-    Some(std::thread::spawn(move || {
-        let mut kept = Vec::new();
-        // What cannot be read was not said; how git ended is known without it.
-        drop(pipe.by_ref().take(GIT_BYTES).read_to_end(&mut kept));
-        drop(io::copy(&mut pipe, &mut io::sink()));
-        String::from_utf8_lossy(&kept).into_owned()
-    }))
-}
-
-fn heard(hearing: Option<Hearing>) -> String {
-    hearing.and_then(|hearing| hearing.join().ok()).unwrap_or_default()
+/// A directory of objects as a line of `alternates`. One whose name has more than one line is quoted as in C.
+fn alternate(objects: &Path) -> Vec<u8> {
+    let bytes = objects.as_os_str().as_bytes();
+    let mut line = bytes.to_vec();
+    if bytes.contains(&b'\n') {
+        let escaped = bytes.iter().flat_map(|byte| match byte {
+            b'\n' => b"\\n".to_vec(),
+            b'"' | b'\\' => vec![b'\\', *byte],
+            byte => vec![*byte],
+        });
+        line = [b'"'].into_iter().chain(escaped).chain([b'"']).collect();
+    }
+    line.push(b'\n');
+    line
 }
 
 /// Makes the directory in which clones lie, and says there where this one comes from.

@@ -17,3 +17,4 @@ pub mod seatbelt;
 
 pub mod clone;
 pub mod command;
+pub mod git;

@@ -10,7 +10,7 @@ use std::process::Command;
 use std::sync::{Arc, Barrier};
 
 use minke_exec::clone::{CloneError, Cloned, fetch_hint, make, remove, workspace_of};
-use minke_record::{Ids, PodName, SessionId};
+use minke_record::{Ids, PodName, Scope, SessionId};
 
 struct World {
     dir: tempfile::TempDir,
@@ -54,7 +54,7 @@ impl World {
         let session = SessionId(self.ids.next_uuid());
         let into = self.dir.path().join("data/clones").join(session.to_string());
         let name: PodName = name.parse().unwrap();
-        make(&self.workspace(), &into, &name, session).map(|cloned| (cloned, session))
+        make(&self.workspace(), &into, &name, session, &Scope::default()).map(|cloned| (cloned, session))
     }
 
     fn clones(&self) -> usize {
@@ -159,50 +159,158 @@ fn the_shared_objects_outlive_a_prune_of_the_workspace_until_the_clone_is_remove
     assert_eq!(world.git(&["for-each-ref", "refs/minke"]), "");
 }
 
+/// A repository in which each way of git to start a program leads to one that leaves a mark.
+struct Hostile {
+    world: World,
+    marks: PathBuf,
+    program: String,
+}
+
+impl Hostile {
+    fn new(test: &str) -> Option<Hostile> {
+        let world = World::repository(test)?;
+        let marks = world.dir.path().join("marks");
+        fs::create_dir(&marks).unwrap();
+        // Its path has no letter that a shell would see: else the attacks would fail by themselves.
+        let program = world.dir.path().join("evil").to_str().unwrap().to_owned();
+        let hostile = Hostile { world, marks, program };
+        hostile.plant(Path::new(&hostile.program));
+        Some(hostile)
+    }
+
+    /// A program that leaves a mark with its own name and arguments.
+    fn plant(&self, path: &Path) {
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        let script = format!("#!/bin/sh\necho \"$0 $*\" > '{}'/$$\n", self.marks.display());
+        fs::write(path, script).unwrap();
+        fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+    }
+
+    /// Its configuration is written by hand: git itself would run some of it.
+    fn configure(&self, text: &str) {
+        let path = self.world.workspace().join(".git/config");
+        let before = fs::read_to_string(&path).unwrap();
+        fs::write(&path, before + &text.replace("EVIL", &self.program)).unwrap();
+    }
+
+    fn ran(&self) -> Vec<String> {
+        let found = fs::read_dir(&self.marks).unwrap();
+        found.map(|mark| fs::read_to_string(mark.unwrap().path()).unwrap()).collect()
+    }
+
+    /// Makes a clone and removes it, whatever comes of it.
+    fn clone_and_remove(&mut self) -> Result<Cloned, CloneError> {
+        let (cloned, session) = self.world.clone("web")?;
+        assert_eq!(fs::read_to_string(cloned.path.join("a.txt")).unwrap(), "committed\n");
+        remove(&cloned.path, session)?;
+        Ok(cloned)
+    }
+}
+
+/// Keys of a configuration that each name a program, by kind.
+const HOSTILE_KEYS: [(&str, &str); 16] = [
+    ("fsmonitor", "[core]\n\tfsmonitor = EVIL\n"),
+    ("hooks path", "[core]\n\thooksPath = evil-hooks\n"),
+    ("filter", "[filter \"evil\"]\n\tsmudge = EVIL\n\tclean = EVIL\n\tprocess = EVIL\n\trequired = true\n"),
+    ("filter with a sign in its name", "[filter \"ev=il\"]\n\tsmudge = EVIL\n"),
+    (
+        "hooks of the configuration",
+        "[hook \"a\"]\n\tcommand = EVIL\n\tevent = reference-transaction\n\tevent = post-checkout\n",
+    ),
+    (
+        "pager and editor",
+        "[core]\n\tpager = EVIL\n\teditor = EVIL\n\taskPass = EVIL\n[pager]\n\tconfig = EVIL\n",
+    ),
+    ("aliases", "[alias]\n\tconfig = !EVIL\n\tinit = !EVIL\n\tcheckout = !EVIL\n\trev-parse = !EVIL\n"),
+    ("external diff", "[diff]\n\texternal = EVIL\n[diff \"evil\"]\n\tcommand = EVIL\n\ttextconv = EVIL\n"),
+    ("merge driver", "[merge \"evil\"]\n\tdriver = EVIL\n"),
+    ("credential helper", "[credential]\n\thelper = !EVIL\n[credential \"https://a.b\"]\n\thelper = !EVIL\n"),
+    ("ssh and proxy", "[core]\n\tsshCommand = EVIL\n\tgitProxy = EVIL\n[gpg]\n\tprogram = EVIL\n"),
+    ("packing of objects", "[uploadpack]\n\tpackObjectsHook = EVIL\n"),
+    ("alternate refs", "[core]\n\talternateRefsCommand = EVIL\n"),
+    (
+        "submodules",
+        "[submodule]\n\trecurse = true\n[submodule \"m\"]\n\turl = ./m\n\tupdate = !EVIL\n\tactive = true\n",
+    ),
+    (
+        "signatures",
+        "[commit]\n\tgpgSign = true\n[gpg \"ssh\"]\n\tprogram = EVIL\n\tdefaultKeyCommand = EVIL\n",
+    ),
+    ("included", "[include]\n\tpath = ../evil.config\n"),
+];
+
 #[test]
 fn nothing_of_the_workspace_runs() {
-    let Some(mut world) = World::repository("hostile workspace") else { return };
-    let ran = world.dir.path().join("ran");
-    let script = format!("#!/bin/sh\ntouch '{}'\n", ran.display());
-    let hooks = world.workspace().join(".git/hooks");
-    fs::create_dir_all(&hooks).unwrap();
-    let evil = world.dir.path().join("evil");
-    let plant = |path: &Path| {
-        fs::write(path, &script).unwrap();
-        fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
-    };
-    plant(&evil);
-    for hook in ["post-checkout", "reference-transaction", "post-index-change", "pre-auto-gc"] {
-        plant(&hooks.join(hook));
+    for (kind, keys) in HOSTILE_KEYS.iter().chain([&("hooks", "")]) {
+        let Some(mut hostile) = Hostile::new("hostile workspace") else { return };
+        let work = hostile.world.workspace();
+        fs::write(work.join(".gitattributes"), "* filter=evil diff=evil merge=evil\nb filter=ev=il\n")
+            .unwrap();
+        commit(&work, "b");
+        for dir in [".git/hooks", "evil-hooks"] {
+            for hook in
+                ["post-checkout", "reference-transaction", "post-index-change", "pre-auto-gc", "post-rewrite"]
+            {
+                hostile.plant(&work.join(dir).join(hook));
+            }
+        }
+        let included = "[core]\n\tfsmonitor = EVIL\n[filter \"evil\"]\n\tprocess = EVIL\n"
+            .replace("EVIL", &hostile.program);
+        fs::write(work.join("evil.config"), included).unwrap();
+        hostile.configure(keys);
+        let cloned = hostile.clone_and_remove();
+        assert_eq!(hostile.ran(), Vec::<String>::new(), "{kind}");
+        assert!(cloned.is_ok(), "{kind}: {cloned:?}");
     }
-    // Each of these is run by an ordinary clone, checkout or status of somebody who believes the repository.
-    let evil = evil.to_str().unwrap().to_owned();
-    for (key, value) in [
-        ("core.fsmonitor", evil.as_str()),
-        ("filter.evil.smudge", evil.as_str()),
-        ("filter.evil.process", evil.as_str()),
-        ("uploadpack.packObjectsHook", evil.as_str()),
-        ("core.sshCommand", evil.as_str()),
-        ("core.pager", evil.as_str()),
-        ("core.hooksPath", hooks.to_str().unwrap()),
-        ("init.templateDir", world.dir.path().to_str().unwrap()),
+}
+
+/// Objects that are missing are fetched from a promisor, whose address and program the repository names.
+#[test]
+fn no_missing_object_is_fetched_by_a_program_of_the_workspace() {
+    for keys in [
+        "[remote \"p\"]\n\turl = ext::EVIL\n\tpromisor = true\n[protocol \"ext\"]\n\tallow = always\n",
+        "[remote \"p\"]\n\turl = .\n\tuploadpack = EVIL\n\tpromisor = true\n[protocol \"file\"]\n\tallow = always\n",
+        "[remote \"p\"]\n\turl = .\n\tvcs = evil\n\tpromisor = true\n[protocol]\n\tallow = always\n",
+        "[remote \"p\"]\n\turl = host:x\n\tpromisor = true\n[core]\n\tsshCommand = EVIL\n[protocol]\n\tallow = always\n",
     ] {
-        world.git(&["config", key, value]);
+        let Some(mut hostile) = Hostile::new("hostile promisor") else { return };
+        let work = hostile.world.workspace();
+        let head = hostile.world.git(&["rev-parse", "HEAD"]);
+        let (first, rest) = head.trim().split_at(2);
+        fs::remove_file(work.join(".git/objects").join(first).join(rest)).unwrap();
+        hostile.configure(&format!(
+            "{keys}[extensions]\n\tpartialClone = p\n[core]\n\trepositoryformatversion = 1\n"
+        ));
+        // The attack is one: git as it is runs the program (but for a remote helper, which lies in no `PATH`).
+        let log = Command::new("git").arg("-C").arg(&work).args(["log", "-1"]).output().unwrap();
+        assert!(!hostile.ran().is_empty() || keys.contains("vcs"), "{keys}: {log:?}");
+        fs::remove_dir_all(&hostile.marks).unwrap();
+        fs::create_dir(&hostile.marks).unwrap();
+        assert!(hostile.clone_and_remove().is_err(), "{keys}");
+        assert_eq!(hostile.ran(), Vec::<String>::new(), "{keys}");
     }
-    fs::write(world.workspace().join(".gitattributes"), "* filter=evil\n").unwrap();
-    let quiet =
-        ["-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false", "-c", "filter.evil.process="];
-    let mut add = quiet.to_vec();
-    add.extend(["add", ".gitattributes"]);
-    world.git(&add);
-    let mut save = quiet.to_vec();
-    save.extend(["commit", "-q", "-m", "attributes"]);
-    world.git(&save);
-    drop(fs::remove_file(&ran));
-    let (cloned, session) = world.clone("web").unwrap();
-    assert_eq!(fs::read_to_string(cloned.path.join("a.txt")).unwrap(), "committed\n");
-    remove(&cloned.path, session).unwrap();
-    assert!(!ran.exists(), "something of the workspace was run");
+}
+
+/// What a person sees of a clone is what `git clone` gave: an origin, its branch, and shallow commits as they are.
+#[test]
+fn a_clone_knows_its_origin_and_how_deep_it_is() {
+    let Some(mut world) = World::repository("origin") else { return };
+    commit(&world.workspace(), "b.txt");
+    let (cloned, _) = world.clone("one").unwrap();
+    assert_eq!(
+        git(&cloned.path, &["config", "remote.origin.url"]).trim(),
+        world.workspace().to_str().unwrap()
+    );
+    assert_eq!(git(&cloned.path, &["rev-parse", "origin/main"]).trim(), cloned.commit);
+    assert_eq!(git(&cloned.path, &["log", "--format=%s", "HEAD"]), "b.txt\nfirst\n");
+    let shallow = World { dir: tempfile::tempdir().unwrap(), ids: Ids::new(1, 8) };
+    let address = format!("file://{}", world.workspace().display());
+    let into = shallow.workspace();
+    git(shallow.dir.path(), &["clone", "-q", "--depth", "1", &address, into.to_str().unwrap()]);
+    let mut shallow = shallow;
+    let (cloned, _) = shallow.clone("two").unwrap();
+    assert_eq!(git(&cloned.path, &["log", "--format=%s", "HEAD"]), "b.txt\n");
+    assert_eq!(git(&cloned.path, &["status", "--porcelain"]), "");
 }
 
 #[test]
@@ -218,7 +326,8 @@ fn what_cannot_be_cloned_is_refused_and_leaves_nothing() {
     commit(&world.workspace(), "a.txt");
     assert_eq!(world.clones(), 0);
     let (cloned, session) = world.clone("web").unwrap();
-    let twice = make(&world.workspace(), &cloned.path, &"web".parse().unwrap(), session).unwrap_err();
+    let twice = make(&world.workspace(), &cloned.path, &"web".parse().unwrap(), session, &Scope::default())
+        .unwrap_err();
     assert!(matches!(twice, CloneError::Exists { .. }), "{twice}");
     assert!(cloned.path.join("a.txt").exists(), "what was there stays");
     remove(&cloned.path, session).unwrap();

@@ -6,16 +6,21 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use minke_programs::Lookup;
+
 /// What of the file is taken back.
 const EDITED_BYTES: u64 = 3 * 1024 * 1024;
 
-/// Edits a text. `editor` is a line as `$EDITOR` has it: a program and perhaps its options.
-pub(crate) fn edit(editor: Option<&str>, text: &str) -> Result<String, String> {
+/// Edits a text. `editor` is a line as `$EDITOR` has it: a program and perhaps its options. The program is never one of
+/// these workspaces.
+pub(crate) fn edit(editor: Option<&str>, text: &str, workspaces: &[PathBuf]) -> Result<String, String> {
     let line = editor.ok_or("set VISUAL or EDITOR to the name of one")?;
     let mut words = line.split_whitespace();
     let program = words.next().ok_or("VISUAL and EDITOR are empty")?;
+    let found =
+        Lookup::new(workspaces).find(program).map_err(|e| format!("`{program}` cannot be started: {e}"))?;
     let path = Beside::new(text).map_err(|e| format!("no file can be made for it: {e}"))?;
-    let status = Command::new(program).args(words).arg(&path.0).status();
+    let status = Command::new(found).args(words).arg(&path.0).status();
     let status = status.map_err(|e| format!("`{program}` cannot be started: {e}"))?;
     if !status.success() {
         return Err(format!("`{program}` ended with {status}; the text is as it was"));
@@ -64,6 +69,7 @@ mod tests {
 
     #[test]
     fn an_editor_gives_back_what_it_wrote() {
+        let edit = |editor: Option<&str>, text: &str| edit(editor, text, &[]);
         assert_eq!(edit(Some("true"), "as it was").unwrap(), "as it was");
         let dir = tempfile::tempdir().unwrap();
         let script = dir.path().join("ed.sh");
@@ -73,5 +79,19 @@ mod tests {
         assert!(edit(Some("false"), "text").unwrap_err().contains("as it was"));
         assert!(edit(Some("no-such-program-here"), "text").unwrap_err().contains("cannot be started"));
         assert!(edit(None, "text").unwrap_err().contains("EDITOR"));
+    }
+
+    #[test]
+    fn an_editor_of_the_workspace_is_not_started() {
+        use std::os::unix::fs::PermissionsExt;
+        let dir = tempfile::tempdir().unwrap();
+        let (editor, ran) = (dir.path().join("vi"), dir.path().join("ran"));
+        fs::write(&editor, format!("#!/bin/sh\ntouch '{}'\n", ran.display())).unwrap();
+        fs::set_permissions(&editor, fs::Permissions::from_mode(0o755)).unwrap();
+        for line in [editor.display().to_string(), "./vi".to_owned(), "bin/vi -e".to_owned()] {
+            let why = edit(Some(&line), "text", &[dir.path().to_owned()]).unwrap_err();
+            assert!(why.contains("cannot be started"), "{line}: {why}");
+        }
+        assert!(!ran.exists());
     }
 }

@@ -6,6 +6,7 @@
 //! Invariant: a stream at full speed does not hold up a key (`keys_are_answered_while_a_stream_runs_at_full_speed`).
 
 use std::io;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use crossterm::clipboard::CopyToClipboard;
@@ -63,6 +64,7 @@ pub(crate) struct Room<'a> {
     /// When it is looked next who lives and who asks.
     around: Instant,
     editor: Option<String>,
+    workspace: PathBuf,
 }
 
 impl<'a> Room<'a> {
@@ -70,7 +72,7 @@ impl<'a> Room<'a> {
         app: App,
         outside: &'a dyn Outside,
         (keep, terminal, signals): (Keep, Terminal, Signals),
-        editor: Option<String>,
+        (editor, workspace): (Option<String>, PathBuf),
     ) -> Room<'a> {
         Room {
             app,
@@ -88,6 +90,7 @@ impl<'a> Room<'a> {
             pressed: false,
             around: Instant::now() + AROUND_FIRST,
             editor,
+            workspace,
         }
     }
 
@@ -332,7 +335,9 @@ impl<'a> Room<'a> {
     fn edit(&mut self, text: &str) -> Result<(), RunError> {
         self.keys = None;
         self.terminal.give();
-        let edited = editor::edit(self.editor.as_deref(), text);
+        let mut workspaces = vec![self.workspace.clone()];
+        workspaces.extend(self.app.working_directory().map(PathBuf::from));
+        let edited = editor::edit(self.editor.as_deref(), text, &workspaces);
         self.terminal.take().map_err(RunError::Terminal)?;
         self.keys = Some(EventStream::new());
         let orders = self.app.update(Msg::Edited(edited), self.outside.now());

@@ -35,6 +35,8 @@ pub struct Start {
     pub seed: String,
     /// The person's editor.
     pub editor: Option<String>,
+    /// The workspace of `cwd`: no program is started from there.
+    pub workspace: PathBuf,
     /// Nothing is said and nothing is ordered: somebody else does it all.
     pub looks_on: bool,
 }
@@ -83,7 +85,7 @@ pub async fn run(start: Start, outside: &dyn Outside) -> Result<Left, RunError> 
         None => app.open(outside.now()),
     };
     let terminal = Terminal::enter(mouse).map_err(RunError::Terminal)?;
-    let mut room = Room::new(app, outside, (keep, terminal, signals), start.editor);
+    let mut room = Room::new(app, outside, (keep, terminal, signals), (start.editor, start.workspace));
     for order in first {
         room.perform(order)?;
     }

@@ -52,6 +52,7 @@ fn program() {
         plain: false,
         seed: "t".to_owned(),
         editor: None,
+        workspace: PathBuf::from("/nowhere"),
         looks_on: false,
     };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();

@@ -1,8 +1,8 @@
 //! Programs that commands and people may want. They are looked for, not run.
 
-use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
+use minke_programs::Lookup;
 use serde_json::{Map, Value, json};
 
 use super::{Finding, Looked};
@@ -10,7 +10,7 @@ use crate::around::Surroundings;
 
 pub(super) fn look(around: &Surroundings) -> Looked {
     let bash = find("bash", around);
-    let sh = Some(PathBuf::from("/bin/sh")).filter(|path| executable(path));
+    let sh = Some(PathBuf::from("/bin/sh")).filter(|sh| Lookup::over(None, [&around.cwd]).find(sh).is_ok());
     let git = find("git", around);
     let rg = find("rg", around);
     let findings = vec![
@@ -48,15 +48,8 @@ pub(super) fn look(around: &Surroundings) -> Looked {
     Looked { findings, value: value.into() }
 }
 
-/// A program in the directories of `PATH`. Relative ones are left out: they mean another place for every command.
+/// A program in the directories of `PATH`, as pods find it: never in a workspace.
 fn find(name: &str, around: &Surroundings) -> Option<PathBuf> {
-    let path = around.user.env.get(std::ffi::OsStr::new("PATH"))?;
-    std::env::split_paths(path)
-        .filter(|dir| dir.is_absolute())
-        .map(|dir| dir.join(name))
-        .find(|path| executable(path))
-}
-
-fn executable(path: &Path) -> bool {
-    std::fs::metadata(path).is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0)
+    let path = around.user.env.get(std::ffi::OsStr::new("PATH")).map(std::ffi::OsString::as_os_str);
+    Lookup::over(path, [Surroundings::workspace(&around.cwd)]).find(name).ok()
 }

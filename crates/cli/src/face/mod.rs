@@ -114,6 +114,7 @@ async fn show(
         plain: around.has("MINKE_PLAIN"),
         seed: ids().next_uuid().to_string(),
         editor: around.variable("VISUAL").or_else(|| around.variable("EDITOR")),
+        workspace: Surroundings::workspace(&around.cwd),
         looks_on: starts == Starts::Nothing,
     };
     Box::pin(minke_tui::run(start, &face)).await.map_err(|e| {

@@ -195,14 +195,17 @@ impl Watch<'_> {
             self.view.say("one thing at a time: the last order is still under way");
             return;
         }
-        let mut command = ourselves();
+        let mut command = match ourselves() {
+            Ok(command) => command,
+            Err(e) => return self.view.say(&format!("this program's own file cannot be found: {e}")),
+        };
         command.args(words).arg(format!("s_{}", member.session)).args(more).stdin(Stdio::null());
         self.view.say(&format!("{} {} …", words.join(" "), member.name));
         self.doing = Some(tokio::task::spawn_blocking(move || command.output()));
     }
 
     fn attach(&mut self, session: &str) {
-        let said = match ourselves().args(["attach", session]).status() {
+        let said = match ourselves().and_then(|mut command| command.args(["attach", session]).status()) {
             Ok(status) if status.success() => String::new(),
             Ok(status) => format!("attach: {status}"),
             Err(e) => format!("attach cannot be started: {e}"),
@@ -212,11 +215,11 @@ impl Watch<'_> {
 }
 
 /// This program, even if an upgrade has put another file in its place since.
-fn ourselves() -> Command {
+fn ourselves() -> std::io::Result<Command> {
     if cfg!(target_os = "linux") {
-        return Command::new("/proc/self/exe");
+        return Ok(Command::new("/proc/self/exe"));
     }
-    Command::new(std::env::current_exe().unwrap_or_else(|_| "minke".into()))
+    Ok(Command::new(std::env::current_exe()?))
 }
 
 /// The first thing that an order said; never, if there is none.

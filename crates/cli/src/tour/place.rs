@@ -6,7 +6,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use minke_exec::git::Git;
 use minke_policy::Tier;
+use minke_programs::Lookup;
 use minke_record::Blob;
 
 use crate::failure::{Exit, Failure};
@@ -83,12 +85,16 @@ impl Place {
 
     /// Runs all tests of the workspace, as the person who takes the tour could.
     pub(super) fn test(&self) -> Result<(Option<i32>, String), Failure> {
-        let done = Command::new("sh")
+        let cannot = |e: &dyn std::fmt::Display| {
+            Failure::new(Exit::Failed, "cannot run the tests of the workspace").why(e)
+        };
+        let sh = Lookup::new([&self.work]).first_in(&["/bin"]).find("sh").map_err(|e| cannot(&e))?;
+        let done = Command::new(sh)
             .arg("test.sh")
             .current_dir(&self.work)
             .stdin(Stdio::null())
             .output()
-            .map_err(|e| Failure::new(Exit::Failed, "cannot run the tests of the workspace").why(e))?;
+            .map_err(|e| cannot(&e))?;
         Ok((done.status.code(), String::from_utf8_lossy(&done.stdout).into_owned()))
     }
 }
@@ -99,19 +105,19 @@ pub(super) fn sha256(content: Vec<u8>) -> String {
 
 /// Makes the workspace a git repository, where git is there and works.
 fn repository(work: &Path) -> bool {
+    let Ok(found) = Git::find([work]) else { return false };
     let git = |words: &[&str]| {
-        let done = Command::new("git")
-            .args(["-c", "user.name=Tour", "-c", "user.email=tour@localhost", "-c", "commit.gpgsign=false"])
+        let done = found
+            .command(work)
+            .args(["-c", "user.name=Tour", "-c", "user.email=tour@localhost"])
             .args(words)
-            .current_dir(work)
-            .env("GIT_CONFIG_NOSYSTEM", "1")
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .status();
         done.is_ok_and(|status| status.success())
     };
-    git(&["init", "-q"]) && git(&["add", "."]) && git(&["commit", "-q", "-m", "as it was"])
+    git(&["init", "-q", "--template="]) && git(&["add", "."]) && git(&["commit", "-q", "-m", "as it was"])
 }
 
 /// The lines that differ, with `-` and `+` before them: everything between the first and the last difference.

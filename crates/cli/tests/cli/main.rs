@@ -43,6 +43,7 @@ mod schedules;
 mod secrets;
 mod secrets_everywhere;
 mod spawn_killed;
+mod started;
 mod task;
 mod threads;
 mod tour;

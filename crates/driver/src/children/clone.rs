@@ -23,8 +23,15 @@ pub(super) fn place(paths: &Paths, session: SessionId) -> PathBuf {
     paths.data.join(CLONES).join(session.to_string())
 }
 
-pub(super) fn make(workspace: &str, into: &Path, name: &PodName, session: SessionId) -> Result<Made, String> {
-    let cloned = minke_exec::clone::make(Path::new(workspace), into, name, session).map_err(|e| chain(&e))?;
+pub(super) fn make(
+    workspace: &str,
+    into: &Path,
+    name: &PodName,
+    session: SessionId,
+    writable: &Scope,
+) -> Result<Made, String> {
+    let cloned = minke_exec::clone::make(Path::new(workspace), into, name, session, writable);
+    let cloned = cloned.map_err(|e| chain(&e))?;
     // As the fence and the file tools will see it.
     let path = cloned.path.canonicalize().map_err(|e| format!("{}: {e}", cloned.path.display()))?;
     let rule = |path: &Path, permission| ScopeRule {

@@ -144,7 +144,8 @@ async fn make(
     if spawning.clone {
         let (workspace, into) = (new.workspace.clone(), clone::place(&hand.home.paths, child));
         let of = name.clone();
-        let made = hand.off_loop(move |_| clone::make(&workspace, &into, &of, child)).await;
+        let writable = new.scope.clone();
+        let made = hand.off_loop(move |_| clone::make(&workspace, &into, &of, child, &writable)).await;
         let made = made.map_err(|why| Failure::new(ErrorCode::Conflict, why))?;
         new.cwd.clone_from(&made.of.path);
         new.scope.allow.extend(made.apart.allow.iter().cloned());

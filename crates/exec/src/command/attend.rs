@@ -6,10 +6,11 @@
 use std::ffi::OsString;
 use std::future::Future;
 use std::os::fd::OwnedFd;
-use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
+use std::path::PathBuf;
 use std::time::Duration;
 
+use minke_programs::Lookup;
+use minke_record::Permission;
 use minke_tool::CommandEnd;
 
 use super::commands::CommandsConfig;
@@ -50,7 +51,7 @@ pub(super) fn launch(
     let fence = Fence::compile(config.tier, &spec)?.with_helper(config.helper.clone());
     let start = Start {
         // `--`: a line that begins with `-` is a line and no option.
-        argv: vec![shell().into(), "-c".into(), "--".into(), OsString::from(&order.command)],
+        argv: vec![shell(&spec).into(), "-c".into(), "--".into(), OsString::from(&order.command)],
         cwd: order.cwd.clone(),
         stdin: ends.stdin,
         stdout: ends.stdout,
@@ -62,16 +63,16 @@ pub(super) fn launch(
     Ok((Launched { started, output: ends.output, held: ends.held }, ends.input))
 }
 
-/// `bash`, wherever this machine has it; else the `sh` that every machine has.
-pub(super) fn shell() -> &'static Path {
-    static SHELL: OnceLock<PathBuf> = OnceLock::new();
-    SHELL.get_or_init(|| {
-        let path = std::env::var_os("PATH").unwrap_or_default();
-        let places = ["/bin", "/usr/bin"].into_iter().map(PathBuf::from);
-        let searched = std::env::split_paths(&path).filter(|place| place.is_absolute());
-        let mut found = places.chain(searched).map(|place| place.join("bash"));
-        found.find(|bash| bash.is_file()).unwrap_or_else(|| PathBuf::from("/bin/sh"))
-    })
+/// `bash`, outside what commands may write; else the `sh` that every machine has.
+pub(super) fn shell(spec: &FenceSpec) -> PathBuf {
+    let bash = lookup(spec).first_in(&["/bin", "/usr/bin"]).find("bash");
+    bash.unwrap_or_else(|_| PathBuf::from("/bin/sh"))
+}
+
+/// Programs of this machine that no command of the pod could have written.
+pub(super) fn lookup(spec: &FenceSpec) -> Lookup {
+    let written = spec.scope.allow.iter().filter(|rule| rule.permission != Permission::Read);
+    Lookup::new(written.map(|rule| PathBuf::from(&rule.target)))
 }
 
 /// How a command ended.

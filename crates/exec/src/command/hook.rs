@@ -16,7 +16,7 @@ use minke_record::{Permission, ScopeRule};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::unix::pipe;
 
-use super::attend::shell;
+use super::attend::{lookup, shell};
 use super::commands::{Commands, CommandsConfig};
 use super::ends;
 use super::order::{CommandError, check_line};
@@ -102,12 +102,15 @@ fn launch(config: &CommandsConfig, order: HookOrder) -> Result<Launched, Command
         permission: Permission::Read,
         recursive: true,
     }));
+    // A hook steers what commands may do, so no program that a command wrote may take the place of one it names.
+    let path = lookup(&spec).path().to_string_lossy().into_owned();
+    spec.env.set.entry("PATH".to_owned()).or_insert(path);
     let (stdin, input) = ends::pipe().map_err(io)?;
     let (stdout, their_stdout) = ends::pipe().map_err(io)?;
     let (stderr, their_stderr) = ends::pipe().map_err(io)?;
     let fence = Fence::compile(config.tier, &spec)?.with_helper(config.helper.clone());
     let started = fence.start(Start {
-        argv: vec![shell().into(), "-c".into(), "--".into(), OsString::from(&order.command)],
+        argv: vec![shell(&spec).into(), "-c".into(), "--".into(), OsString::from(&order.command)],
         cwd: order.cwd,
         stdin,
         stdout: their_stdout,

@@ -170,6 +170,11 @@ impl App {
         self.model = Some(reference);
     }
 
+    /// Where the session that is attached works.
+    pub(crate) fn working_directory(&self) -> Option<&str> {
+        self.talk.as_ref()?.standing().greeting.as_ref().map(|greeting| greeting.cwd.as_str())
+    }
+
     fn open_scope(&mut self) {
         let Some(talk) = &self.talk else { return };
         let standing = talk.standing();
