@@ -7,7 +7,7 @@ use std::error::Error;
 use std::fmt::Display;
 use std::process::ExitCode;
 
-use minke_client::{ConnectionError, DeliverError, FindError, LaunchError};
+use minke_client::{ConnectionError, DeliverError, Failed, FindError, LaunchError};
 use minke_protocol::Refusal;
 use minke_record::{ErrorCode, SessionId};
 use minke_registry::{PathsError, RegistryError};
@@ -288,7 +288,11 @@ impl From<SyncError> for Failure {
 
 impl From<ConnectionError> for Failure {
     fn from(error: ConnectionError) -> Failure {
-        Failure::new(Exit::TryLater, &error).because(&error).hint(error.hint())
+        let exit = match &error {
+            ConnectionError::Ended { refusal } => Exit::of(&refusal.code),
+            _ => Exit::TryLater,
+        };
+        Failure::new(exit, &error).because(&error).hint(error.hint())
     }
 }
 
@@ -306,6 +310,9 @@ impl From<LaunchError> for Failure {
         let news = |line: &&String| !told.contains(line.trim_start_matches("error: "));
         for line in error.said().iter().filter(news) {
             failure = failure.why(format!("the pod said: {line}"));
+        }
+        if let LaunchError::Failed { why: Failed { hint: Some(hint), .. }, .. } = &error {
+            return failure.hint(hint);
         }
         failure.hint("nothing written is lost; `minke ps` and `minke paths` show what stands in the way")
     }
@@ -349,9 +356,7 @@ impl From<DeliverError> for Failure {
             DeliverError::Stopping { ref pod } => Failure::new(Exit::TryLater, &error)
                 .why("it ends when its run does, or it hangs")
                 .hint(format!("try again in a moment; `minke stop {pod} --kill` ends one that hangs")),
-            DeliverError::Damaged { session, .. } => Failure::new(Exit::Failed, &error).hint(format!(
-                "`minke fork {session}` goes on from what is intact; `minke log repair` shows the rest"
-            )),
+            DeliverError::Damaged { session, damage } => StoreError::Damaged { id: session, damage }.into(),
             DeliverError::Append { ref source, .. } => {
                 Failure::new(Exit::Storage, &error).because(&error).hint(source.hint())
             }

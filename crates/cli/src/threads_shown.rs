@@ -35,7 +35,11 @@ fn line(thread: &Thread) -> String {
     };
     let away = if thread.archived { " (archived)" } else { "" };
     let name = thread.name.as_deref().unwrap_or(&thread.id);
-    format!("{:<11} {age:>5}  {name:<20} {}{away}", word(thread.status), thread.preview)
+    format!(
+        "{:<11} {age:>5}  {name:<20} {}{away}",
+        if thread.damaged.is_some() { "damaged" } else { word(thread.status) },
+        thread.preview
+    )
 }
 
 fn word(status: ThreadStatus) -> &'static str {

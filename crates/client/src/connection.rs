@@ -37,6 +37,8 @@ pub struct Connection {
     chunk: Vec<u8>,
     ids: u64,
     server: ServerHello,
+    /// The pod has said `hello`.
+    greeted: bool,
     position: Option<Position>,
 }
 
@@ -60,13 +62,17 @@ impl Connection {
             chunk: vec![0; CHUNK_BYTES],
             ids: 0,
             server: ServerHello::new(""),
+            greeted: false,
             position: since,
         };
         let hello = Hello { protocol: PROTOCOL, subscribe, since, client: Some(client) };
         connection.write(&Request::new(Method::Hello(hello))).await?;
         let first = within(socket, connection.next()).await??;
         match first.map(|frame| frame.event) {
-            Some(Event::Hello(server)) => connection.server = server,
+            Some(Event::Hello(server)) => {
+                connection.server = server;
+                connection.greeted = true;
+            }
             Some(Event::Error(refusal)) => return Err(ConnectionError::Refused { refusal }),
             Some(other) => {
                 let why = format!("it answered `hello` with `{}`", other.name());
@@ -136,6 +142,10 @@ impl Connection {
                     .map_err(|bad| ConnectionError::BadFrame { socket: self.socket.clone(), bad })?;
                 match &frame.event {
                     Event::Unknown(_) => continue,
+                    // It belongs to none of our methods: the pod cannot go on with this connection, and says why.
+                    Event::Error(refusal) if frame.place == (Place::One { id: None }) && self.greeted => {
+                        return Err(ConnectionError::Ended { refusal: refusal.clone() });
+                    }
                     Event::Snapshot(snapshot) => self.position = Some(snapshot.head),
                     Event::Entry(event) => {
                         self.position = Some(Position { seq: event.entry.seq, h: event.entry.h });
@@ -203,6 +213,8 @@ pub enum ConnectionError {
     NotAPod { socket: PathBuf, why: String },
     #[error("the pod refused to talk: {}", .refusal.message)]
     Refused { refusal: Refusal },
+    #[error("the pod ended the connection: {}", .refusal.message)]
+    Ended { refusal: Refusal },
     #[error("the pod at {} sent a bad line", .socket.display())]
     BadLine {
         socket: PathBuf,
@@ -234,6 +246,7 @@ impl ConnectionError {
             ConnectionError::Silent { .. }
             | ConnectionError::NotAPod { .. }
             | ConnectionError::Refused { .. }
+            | ConnectionError::Ended { .. }
             | ConnectionError::BadLine { .. }
             | ConnectionError::BadFrame { .. }
             | ConnectionError::TooLarge { .. } => false,
@@ -255,6 +268,7 @@ impl ConnectionError {
                 "the pod may be of another version: stop it and start it again"
             }
             ConnectionError::Refused { .. } => "see `minke ps`",
+            ConnectionError::Ended { .. } => "`minke log verify` says whether the session's log is damaged",
             ConnectionError::TooLarge { .. } => "send less at once, or name a file instead of its content",
         }
     }

@@ -245,7 +245,12 @@ fn write_visit(
     session: SessionId,
     step: &VisitStep<'_>,
 ) -> Result<(Option<Position>, Box<dyn Writer>), DeliverError> {
-    let OpenLog { mut writer, replay, alerts, damaged, .. } = home.store.open(session)?;
+    let OpenLog { mut writer, replay, alerts, damaged, unchecked, .. } = home.store.open(session)?;
+    // Nothing is written behind damage, wherever it is.
+    let damaged = match damaged {
+        None if unchecked => home.store.reader(session)?.damage()?,
+        known => known,
+    };
     if let Some(damage) = damaged {
         return Err(DeliverError::Damaged { session, damage });
     }

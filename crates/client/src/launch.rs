@@ -55,6 +55,9 @@ pub struct Ready {
 pub struct Failed {
     pub code: ErrorCode,
     pub message: String,
+    /// What a person can do about it, where the pod knows.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hint: Option<String>,
 }
 
 /// A pod that was started here and is ready. Dropping this leaves the pod alone: it belongs to nobody.

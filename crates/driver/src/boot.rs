@@ -117,10 +117,15 @@ impl BootError {
             BootError::Registry(RegistryError::BadTicket { .. } | RegistryError::TooMany { .. }) => {
                 ErrorCode::InvalidRequest
             }
+            // The disk works: it is this one log that cannot be gone on with.
+            BootError::Store(StoreError::Damaged { .. }) => ErrorCode::Internal,
             BootError::Store(_) | BootError::NoStart | BootError::Unwritten(_) => ErrorCode::StorageFailed,
             BootError::Rules(_) | BootError::Words(_) => ErrorCode::InvalidRequest,
             BootError::Paths(_) | BootError::Registry(_) | BootError::Io { .. } => ErrorCode::Internal,
         };
+        if let BootError::Store(error @ StoreError::Damaged { .. }) = self {
+            return Failed { code, message: chain(self), hint: Some(error.hint()) };
+        }
         let hint = match self {
             BootError::Store(error) => format!("; {}", error.hint()),
             BootError::Unwritten(error) => format!("; {}", error.hint()),
@@ -134,7 +139,7 @@ impl BootError {
                 String::new()
             }
         };
-        Failed { code, message: format!("{}{hint}", chain(self)) }
+        Failed { code, message: format!("{}{hint}", chain(self)), hint: None }
     }
 }
 
@@ -234,6 +239,9 @@ fn start(
         }
     };
     let (mut driver, boot, alerts) = assemble(state, scope, outlet, (hands, kit, words));
+    if open.unchecked {
+        driver.errands.check_log();
+    }
     let storage = open.alerts.into_iter().map(|message| (AlertSource::Storage, message));
     match open_door(&mut driver, boot, storage.chain(alerts).collect()) {
         Ok(listener) => Ok((driver, listener)),

@@ -10,7 +10,7 @@ use minke_pod::{
 use minke_protocol::{Event, Refusal};
 use minke_record::{Blob, Draft, Durability, ErrorCode, RunId};
 use minke_registry::{PodStatus, StatusWaiting};
-use minke_session::{AppendError, Sealed};
+use minke_session::{AppendError, Damage, Sealed, StoreError};
 
 use crate::Ending;
 use crate::driver::{Driver, Storage};
@@ -278,6 +278,29 @@ impl Driver {
         for (_, pending) in self.pending.drain().collect::<Vec<_>>() {
             self.outlet.answer(pending.asker, Err(refusal.clone()));
         }
+    }
+
+    /// The whole log was checked. Nothing is written behind damage, so the pod of a damaged one ends.
+    pub(crate) fn log_checked(&mut self, checked: Result<Option<Damage>, StoreError>) {
+        let damage = match checked {
+            Ok(None) => return,
+            Ok(Some(damage)) => damage,
+            Err(error) => {
+                return self.complain(format!("the older part of the log could not be checked: {error}"));
+            }
+        };
+        let id = self.library.session();
+        let hint = damage.hint(id);
+        let message = format!("session s_{id}: {damage}; this pod ends; {hint}");
+        eprintln!("error: {message}");
+        if let Err(error) = self.log.refuse_after(damage) {
+            eprintln!("warning: the next opening will not know that the log is damaged: {error}");
+        }
+        self.outlet.forget(|_| true);
+        self.models.stop_all();
+        self.calls.stop_all();
+        self.tell_the_end(message);
+        self.ending = Some(Ending::StorageLost);
     }
 
     /// Before an order, if a write had failed: is there space again?

@@ -191,6 +191,8 @@ impl Driver {
             Mail::Alert(message) => {
                 self.take(What::Alert { level: AlertLevel::Warn, source: AlertSource::Storage, message });
             }
+            Mail::Suspect => self.errands.check_log(),
+            Mail::Checked(checked) => self.log_checked(checked),
             Mail::Noticed(message) => {
                 self.take(What::Alert { level: AlertLevel::Warn, source: AlertSource::Policy, message });
             }

@@ -74,6 +74,11 @@ impl Errands {
         );
     }
 
+    /// Checks the whole log: the opening had no time for it, or somebody met damage in it.
+    pub(crate) fn check_log(&mut self) {
+        self.run(|library| library.reader()?.damage(), Mail::Checked);
+    }
+
     /// The pod's own visible set: its children, and whether they live.
     pub(crate) fn list_pods(&mut self, asker: Asker, children: &[OpenChild]) {
         let runtime = self.runtime.clone();

@@ -16,7 +16,7 @@ use minke_protocol::limits::FRAME_BYTES;
 use minke_protocol::{Page, Read, ReadBlob, ReadBlobReply, Refusal, ReplyData};
 use minke_record::{ErrorCode, Position, SessionId, Text};
 use minke_references::{Places, References};
-use minke_session::{Reader, Sealed, Store, StoreError};
+use minke_session::{Reader, ScanEnd, Sealed, Store, StoreError};
 
 use crate::clients::{Join, Work};
 
@@ -168,16 +168,27 @@ impl Library {
             let name = sealed.entry.kind.name();
             read.kinds.as_ref().is_none_or(|kinds| kinds.iter().any(|kind| kind == name))
         };
-        reader
+        let mut given = false;
+        let end = reader
             .scan(read.from_seq, &mut |sealed| {
-                if wanted(&sealed) && !page.push(&sealed.line) {
-                    next = Some(sealed.entry.seq);
-                    return ControlFlow::Break(());
+                if wanted(&sealed) {
+                    if !page.push(&sealed.line) {
+                        next = Some(sealed.entry.seq);
+                        return ControlFlow::Break(());
+                    }
+                    given = true;
                 }
                 ControlFlow::Continue(())
             })
             .map_err(unread)?;
-        Ok(page.reply(next))
+        match end {
+            // What is intact is given; asking for what comes after it says why there is no more.
+            ScanEnd::Damaged(damage) if !given => {
+                Err(unread(StoreError::Damaged { id: self.session, damage }))
+            }
+            ScanEnd::Damaged(damage) => Ok(page.reply(next.or(Some(damage.seq)))),
+            ScanEnd::Clean { .. } | ScanEnd::Stopped => Ok(page.reply(next)),
+        }
     }
 
     /// The reply to `read_blob`.
@@ -219,11 +230,13 @@ fn window(reader: &dyn Reader, from: u64, head: Position) -> Result<Window, Stor
         return Ok(window);
     }
     let mut bytes = 0;
-    reader.scan(from, &mut |sealed| {
+    let mut next = from;
+    let end = reader.scan(from, &mut |sealed| {
         let seq = sealed.entry.seq;
         if seq > head.seq {
             return ControlFlow::Break(());
         }
+        next = seq + 1;
         bytes += sealed.line.len();
         window.first.get_or_insert(seq);
         window.lines.push_back(sealed.line);
@@ -235,7 +248,14 @@ fn window(reader: &dyn Reader, from: u64, head: Position) -> Result<Window, Stor
         }
         ControlFlow::Continue(())
     })?;
-    Ok(window)
+    match end {
+        ScanEnd::Damaged(damage) => Err(StoreError::Damaged { id: reader.id(), damage }),
+        // An entry that the pod has written is not to be read: a client never goes on without it.
+        ScanEnd::Clean { .. } | ScanEnd::Stopped if next <= head.seq => {
+            Err(StoreError::NoSuchEntry { id: reader.id(), seq: next, head: next.checked_sub(1) })
+        }
+        ScanEnd::Clean { .. } | ScanEnd::Stopped => Ok(window),
+    }
 }
 
 /// Why something on disk could not be given, as a refusal.

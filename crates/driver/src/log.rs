@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use minke_record::limits::LAZY_SYNC_MS;
 use minke_record::{Blob, Draft, Position};
-use minke_session::{AppendError, Sealed, SyncError, Syncer, Writer};
+use minke_session::{AppendError, Damage, Sealed, SyncError, Syncer, Writer};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
@@ -57,6 +57,11 @@ impl Log {
         let sealed = self.writer.append_with_ballast(step, blobs)?;
         self.due.get_or_insert_with(|| Instant::now() + Duration::from_millis(LAZY_SYNC_MS));
         Ok(sealed)
+    }
+
+    /// From now on nothing is appended, here and in later lives.
+    pub(crate) fn refuse_after(&mut self, damage: Damage) -> std::io::Result<()> {
+        self.writer.refuse_after(damage)
     }
 
     /// Whether there is space again.

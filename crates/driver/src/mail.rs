@@ -6,6 +6,7 @@ use minke_model::{Failure, ModelEvent};
 use minke_pod::{CallEnd, FileFound, HookPoint, HooksSaid, Prepared, Rewind, Stopped, TreeNews};
 use minke_protocol::{Hello, Refusal, ReplyData};
 use minke_record::{CallId, PodEvent, Position, RunId, SessionId, SnapshotFile, SnapshotWhen};
+use minke_session::{Damage, StoreError};
 use minke_tool::CommandNews;
 
 use crate::clients::{Asked, Asker, Client, ClientId};
@@ -53,6 +54,10 @@ pub(crate) enum Mail {
     },
     /// Something that the person should know about the disk.
     Alert(String),
+    /// A client's reader met damage in the log.
+    Suspect,
+    /// The part of the log that the opening did not check was checked: it is damaged, sound, or cannot be read.
+    Checked(Result<Option<Damage>, StoreError>),
     /// Something that the person should know about instructions of a subtree.
     Instructions(String),
     /// What looks like a key was seen.

@@ -20,6 +20,8 @@ pub(crate) struct Task {
     pub(crate) stamp: Stamp,
     /// How far it is known, and what it came to there.
     pub(crate) known: Option<(Position, Summary)>,
+    /// It has more bytes than it had then; else it is read whole.
+    pub(crate) grown: bool,
 }
 
 /// What a log has to say.
@@ -48,10 +50,11 @@ pub(crate) struct Said {
 
 impl Task {
     pub(crate) fn read(self, store: &dyn Store) -> Result<Found, StoreError> {
-        let Task { session, stamp, known } = self;
+        let Task { session, stamp, known, grown } = self;
         let reader = store.reader(session)?;
         let (mut summary, mut at, mut anew) = (Summary::default(), None, true);
         if let Some((position, kept)) = &known
+            && grown
             && reader.position(position.seq)? == Some(*position)
         {
             (summary, at, anew) = (kept.clone(), Some(*position), false);

@@ -177,9 +177,13 @@ impl Index {
         if known.is_some_and(|known| known.stamp == stamp && stamp.modified.is_some()) {
             return Ok(None);
         }
+        // A log only grows: one that was changed and did not is read whole, for what was read before may be damaged.
+        let grown = known.is_some_and(|known| {
+            (known.stamp.file, known.stamp.bytes) < (stamp.file, stamp.bytes) || stamp.modified.is_none()
+        });
         let kept = if known.is_some() { self.summary(session)? } else { None };
         let known = known.map(|known| known.at).zip(kept);
-        Ok(Some(Task { session, stamp, known }))
+        Ok(Some(Task { session, stamp, known, grown }))
     }
 
     /// Keeps what was read, some sessions at a time.

@@ -31,6 +31,17 @@ impl std::fmt::Display for Damage {
     }
 }
 
+impl Damage {
+    /// What a person can do about it.
+    pub fn hint(&self, session: SessionId) -> String {
+        let repair = format!("`minke log repair s_{session}` shows what can still be read");
+        match self.seq.checked_sub(1) {
+            Some(last) => format!("`minke fork s_{session} --at {last}` goes on before the damage; {repair}"),
+            None => repair,
+        }
+    }
+}
+
 /// A session could not be made, opened, read, forked or removed.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
@@ -97,7 +108,7 @@ impl StoreError {
             StoreError::NewerFormat { version, .. } => format!("use minke {version} or newer"),
             StoreError::NoSuchEntry { .. } => "`minke log show` lists the entries".to_owned(),
             StoreError::HasForks { .. } => "detach or delete the forks first".to_owned(),
-            StoreError::Damaged { id, .. } => format!("`minke log repair {id}` shows what stands after it"),
+            StoreError::Damaged { id, damage } => damage.hint(*id),
             StoreError::Lineage { parent, .. } => format!("`minke log verify {parent}` says more"),
             StoreError::NoFork { id, .. } | StoreError::Blob { id, .. } => {
                 format!("`minke log verify {id}` says more")

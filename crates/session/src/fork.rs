@@ -16,8 +16,10 @@ use crate::error::StoreError;
 use crate::file::{FileStore, make_dirs, remove_dirs};
 use crate::layout;
 use crate::lease;
+use crate::reader::LogReader;
 use crate::replay::LogDir;
-use crate::store::{Fork, Writer};
+use crate::sound::Check;
+use crate::store::{Fork, Reader, Writer};
 use crate::walk::{self, Place, Step};
 
 /// How many sessions of the same id may lie in the trash.
@@ -30,7 +32,13 @@ pub(crate) fn fork(store: &FileStore, fork: Fork<'_>) -> Result<Box<dyn Writer>,
     let parent = LogDir { limit: fork.at, ..store.existing(fork.parent)? };
     let _lock = lock_forks(store, &parent)?;
     parent.start()?;
-    let (replayed, broken) = parent.replay()?;
+    if let Some(at) = fork.at
+        && let Some(damage) = LogReader::new(store.existing(fork.parent)?).damage()?
+        && at >= damage.seq
+    {
+        return Err(StoreError::Damaged { id: fork.parent, damage });
+    }
+    let (replayed, broken) = parent.replay(Check::Whole)?;
     if let (Some(reason), Some(from)) = (broken, parent.from()?) {
         return Err(StoreError::Lineage { id: parent.id, parent: from.session, reason });
     }

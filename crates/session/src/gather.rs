@@ -77,6 +77,11 @@ impl<'a> Gather<'a> {
         self.walk_from(Place::ORIGIN)
     }
 
+    /// The last carry that the walk has met.
+    pub(crate) fn carry(&self) -> Option<Mark> {
+        self.head.map(|head| head.carry)
+    }
+
     fn walk_from(&mut self, from: Place) -> std::io::Result<End> {
         let end = walk::walk(self.log.disk(), self.files, from, &mut |step| {
             for line in &step.lines {
@@ -166,6 +171,7 @@ impl<'a> Gather<'a> {
             head: self.head,
             segment: self.segment.map(|(mark, _)| mark),
             last_ts,
+            unchecked: false,
         })))
     }
 

@@ -15,6 +15,8 @@ pub(crate) const BALLAST: &str = "ballast";
 pub(crate) const CUT: &str = "cut-";
 /// The end of the log may not be on the disk, though it can be read (`doubt`).
 pub(crate) const UNSYNCED: &str = "unsynced";
+/// A check found damage in the log: each later opening checks all of it (`sound`).
+pub(crate) const SUSPECT: &str = "suspect";
 pub(crate) const TRASH: &str = "trash";
 /// A session that is being made; it gets its own name when its first step is synced.
 pub(crate) const NEW: &str = ".new-";

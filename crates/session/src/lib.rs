@@ -21,6 +21,7 @@ mod passing;
 mod reader;
 mod repair;
 mod replay;
+mod sound;
 mod store;
 mod syncer;
 mod verify;

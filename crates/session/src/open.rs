@@ -13,6 +13,7 @@ use crate::file::FileStore;
 use crate::layout;
 use crate::lease;
 use crate::replay::{LogDir, Replayed};
+use crate::sound::Check;
 use crate::store::OpenLog;
 use crate::syncer::{Shared, State};
 use crate::writer::{LogWriter, WriterState, make_ballast};
@@ -24,7 +25,7 @@ pub(crate) fn open(store: &FileStore, log: LogDir, lease: Box<dyn DiskFile>) -> 
         alerts.push(format!("the lease could not be signed, others will not see who holds it: {error}"));
     }
     let start = log.start()?;
-    let (mut replayed, broken) = log.replay()?;
+    let (mut replayed, broken) = log.replay(Check::Short)?;
     if replayed.damage.is_none()
         && let Some(reason) = broken
     {
@@ -32,7 +33,7 @@ pub(crate) fn open(store: &FileStore, log: LogDir, lease: Box<dyn DiskFile>) -> 
     }
     let state = writer_state(store, &log, &replayed, &mut alerts);
     if let Some(damage) = &replayed.damage {
-        alerts.push(format!("{damage}. `minke log repair {}` shows what stands after it", log.id));
+        alerts.push(format!("{damage}. {}", damage.hint(log.id)));
     }
     if let Err(error) = make_ballast(store.disk(), &log) {
         alerts.push(format!(
@@ -44,8 +45,8 @@ pub(crate) fn open(store: &FileStore, log: LogDir, lease: Box<dyn DiskFile>) -> 
         writer.head_due = replayed.head;
         writer.write_head();
     }
-    let Replayed { entries, damage, .. } = replayed;
-    Ok(OpenLog { writer: Box::new(writer), start, replay: entries, alerts, damaged: damage })
+    let Replayed { entries, damage, unchecked, .. } = replayed;
+    Ok(OpenLog { writer: Box::new(writer), start, replay: entries, alerts, damaged: damage, unchecked })
 }
 
 fn lineage_damage(reason: String) -> Damage {

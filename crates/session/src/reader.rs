@@ -16,6 +16,7 @@ use crate::head;
 use crate::lines::read_exactly;
 use crate::locate::{link_before, locate};
 use crate::replay::{LogDir, Unreadable, fetch_lists, sealed};
+use crate::sound::Check;
 use crate::store::{Page, Reader, ScanEnd, Sealed};
 use crate::walk::{self, End, LogFiles, Place, Step, Why};
 
@@ -79,6 +80,10 @@ impl LogReader {
             (None, None) => Ok(ScanEnd::Stopped),
             (Some(end), None) => Ok(match end.why {
                 Why::Tail(tail) => ScanEnd::Clean { tail },
+                // What a fork shares with its parent ends before it.
+                Why::Damage(damage) if self.log.limit.is_some_and(|limit| limit < damage.seq) => {
+                    ScanEnd::Stopped
+                }
                 Why::Damage(damage) => ScanEnd::Damaged(damage),
             }),
         }
@@ -166,9 +171,11 @@ impl Reader for LogReader {
             Ok(ControlFlow::Continue(()))
         })?;
         match end {
-            ScanEnd::Damaged(damage) if page.entries.is_empty() && from_seq >= damage.seq => {
+            ScanEnd::Damaged(damage) if page.entries.is_empty() => {
                 Err(StoreError::Damaged { id: self.log.id, damage })
             }
+            // Asking for what comes next says why there is no more.
+            ScanEnd::Damaged(damage) => Ok(Page { next_seq: Some(damage.seq), ..page }),
             _ => Ok(page),
         }
     }
@@ -183,7 +190,7 @@ impl Reader for LogReader {
 
     fn replay(&self) -> Result<Vec<Sealed>, StoreError> {
         self.log.start()?;
-        let (replayed, broken) = self.log.replay()?;
+        let (replayed, broken) = self.log.replay(Check::Short)?;
         match (broken, self.log.from()?) {
             (Some(reason), Some(from)) => {
                 Err(StoreError::Lineage { id: self.log.id, parent: from.session, reason })
@@ -227,6 +234,10 @@ impl Reader for LogReader {
 
     fn doubtful(&self) -> Result<Vec<String>, StoreError> {
         let mut found = Vec::new();
+        if self.log.limit.is_some() {
+            // The caches of a parent are about more than a fork shares with it.
+            return Ok(found);
+        }
         let whole = head::is_whole(self.log.disk(), &self.log.files()?, self.log.id);
         if !self.log.io("read the head of", whole)? {
             found.push("the head does not fit the log; opening the session makes it again".to_owned());

@@ -15,6 +15,7 @@ use crate::error::{Damage, StoreError};
 use crate::file::FileStore;
 use crate::layout;
 use crate::lines::{Found, Lines};
+use crate::sound::Check;
 use crate::walk::{self, LogFiles, Place, Why};
 
 /// What a damaged log still holds.
@@ -81,7 +82,7 @@ fn look(
     let files = log.files()?;
     // What a replay calls damage may also be an entry whose blob is gone; then everything after it stands.
     let end = log.io("read", walk::walk(store.disk(), &files, Place::ORIGIN, &mut |_| Ok(true)))?;
-    let replayed = log.replay_own()?;
+    let replayed = log.replay_own(Check::Whole)?;
     let Some(damage) = replayed.damage else {
         return Ok(None);
     };

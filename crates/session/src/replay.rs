@@ -16,6 +16,7 @@ use crate::error::{Damage, StoreError};
 use crate::gather::{Cache, Finished, Gather};
 use crate::head::{Head, Mark};
 use crate::layout;
+use crate::sound::{self, Check, Flaw, Soundness};
 use crate::store::Sealed;
 use crate::walk::{self, LogFiles, Place};
 
@@ -54,6 +55,8 @@ pub(crate) struct Replayed {
     /// The cache did not lead to the last carry.
     pub(crate) stale: bool,
     pub(crate) last_ts: Millis,
+    /// What stands before the last carry was not checked: there is much of it.
+    pub(crate) unchecked: bool,
 }
 
 impl LogDir {
@@ -156,7 +159,7 @@ impl LogDir {
     }
 
     /// What is needed to go on, of this log alone.
-    pub(crate) fn replay_own(&self) -> Result<Replayed, StoreError> {
+    pub(crate) fn replay_own(&self, check: Check) -> Result<Replayed, StoreError> {
         let files = self.files()?;
         let mut limit = self.limit;
         let mut damage: Option<Damage> = None;
@@ -165,19 +168,40 @@ impl LogDir {
             let mut gather = Gather::new(self, &files, limit);
             let end = self.io("read", gather.walk(cache))?;
             let cached = gather.cached.is_some();
+            let soundness = match gather.carry() {
+                Some(carry) => sound::check(self, &files, &carry, check)?,
+                None => Soundness::Sound,
+            };
+            match soundness {
+                Soundness::Sound | Soundness::Unknown => {}
+                // A walk from the beginning ends where the links do.
+                Soundness::Flawed(Flaw::Chain) if cached => {
+                    cache = Cache::Ignore;
+                    continue;
+                }
+                // The file was changed between two looks at it; what the walk gave is chained.
+                Soundness::Flawed(Flaw::Chain) => {}
+                Soundness::Flawed(Flaw::Entry { place, step, reason }) => {
+                    damage = Some(self.damage_in(&files, place, step, reason)?);
+                    match step.checked_sub(1) {
+                        Some(last) => limit = Some(last),
+                        None => return Ok(Replayed::nothing(damage)),
+                    }
+                    continue;
+                }
+            }
             match gather.finish(end)? {
                 Finished::Good(mut replayed) => {
                     if damage.is_some() {
                         replayed.damage = damage;
                     }
+                    replayed.unchecked = matches!(soundness, Soundness::Unknown);
                     return Ok(*replayed);
                 }
                 // From the middle of a log nobody can tell where the bad entry's step began.
                 Finished::Bad { .. } if cached => cache = Cache::Ignore,
                 Finished::Bad { place, step, reason } => {
-                    let found = walk::damage_at(self.disk(), &files, place, reason);
-                    let found = self.io("read", found)?;
-                    damage = Some(Damage { seq: step, ..found });
+                    damage = Some(self.damage_in(&files, place, step, reason)?);
                     // Everything before that step is good; ending sooner each time, this ends.
                     match step.checked_sub(1) {
                         Some(last) => limit = Some(last),
@@ -188,10 +212,22 @@ impl LogDir {
         }
     }
 
+    /// Describes an entry that cannot be read although its link holds: with its whole step it is not in the good prefix.
+    fn damage_in(
+        &self,
+        files: &LogFiles,
+        place: Place,
+        step: u64,
+        reason: String,
+    ) -> Result<Damage, StoreError> {
+        let found = walk::damage_at(self.disk(), files, place, reason);
+        Ok(Damage { seq: step, ..self.io("read", found)? })
+    }
+
     /// What is needed to go on, through the parents where this log has no carry of its own. If a parent cannot be
     /// read, what is left of the lineage, and why.
-    pub(crate) fn replay(&self) -> Result<(Replayed, Option<String>), StoreError> {
-        let mut own = self.replay_own()?;
+    pub(crate) fn replay(&self, check: Check) -> Result<(Replayed, Option<String>), StoreError> {
+        let mut own = self.replay_own(check)?;
         let mut log = self.clone();
         let mut carried = own.head.is_some();
         let mut generations = Vec::new();
@@ -200,9 +236,10 @@ impl LogDir {
         while !carried && generations.len() < GENERATIONS {
             let Some(from) = start.as_ref().and_then(forked_from) else { break };
             let parent = log.parent(&from)?;
-            match parent.shared(&from) {
+            match parent.shared(&from, check) {
                 Ok(found) => {
                     carried = found.head.is_some();
+                    own.unchecked |= found.unchecked;
                     start = found.entries.first().cloned();
                     generations.push(found.entries);
                     log = parent;
@@ -221,8 +258,8 @@ impl LogDir {
     }
 
     /// A parent's entries up to where a fork left it, if they are what the fork knew.
-    fn shared(&self, from: &ForkedFrom) -> Result<Replayed, String> {
-        let found = self.replay_own().map_err(|e| e.to_string())?;
+    fn shared(&self, from: &ForkedFrom, check: Check) -> Result<Replayed, String> {
+        let found = self.replay_own(check).map_err(|e| e.to_string())?;
         match found.entries.last().map(|last| &last.entry) {
             Some(last) if last.seq == from.seq && last.h == from.h => Ok(found),
             Some(last) if last.seq == from.seq => {
@@ -245,6 +282,7 @@ impl Replayed {
             segment: None,
             stale: true,
             last_ts: 0,
+            unchecked: false,
         }
     }
 }

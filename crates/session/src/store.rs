@@ -185,6 +185,9 @@ pub struct OpenLog {
     pub alerts: Vec<String>,
     /// Set if only a good prefix could be read: then `writer` refuses to append, and the way on is a fork.
     pub damaged: Option<Damage>,
+    /// What stands before the last carry is long and was not checked: `Reader::damage` checks it, and `writer` must
+    /// hear what it finds (`Writer::refuse_after`).
+    pub unchecked: bool,
 }
 
 /// The right to write one session: holds its lease for its whole life.
@@ -205,6 +208,10 @@ pub trait Writer: Send {
     fn next_seq(&self) -> u64 {
         self.head().map_or(0, |head| head.seq + 1)
     }
+
+    /// Damage was found before what was read at the opening: from now on nothing is appended, and each later opening
+    /// checks the whole log.
+    fn refuse_after(&mut self, damage: Damage) -> std::io::Result<()>;
 
     /// Syncs beside the writer, from another thread.
     fn syncer(&self) -> Arc<dyn Syncer>;
@@ -283,6 +290,14 @@ pub trait Reader: Send {
         from_seq: u64,
         each: &mut dyn FnMut(Sealed) -> ControlFlow<()>,
     ) -> Result<ScanEnd, StoreError>;
+
+    /// The verdict on the whole log: where it is damaged, if it is. Whoever has to judge a log asks this.
+    fn damage(&self) -> Result<Option<Damage>, StoreError> {
+        Ok(match self.scan(0, &mut |_| ControlFlow::Continue(()))? {
+            ScanEnd::Damaged(damage) => Some(damage),
+            ScanEnd::Clean { .. } | ScanEnd::Stopped => None,
+        })
+    }
 
     /// What `Store::open` gives as `replay`.
     fn replay(&self) -> Result<Vec<Sealed>, StoreError>;

@@ -23,6 +23,7 @@ use crate::head::{self, Head, Mark};
 use crate::layout;
 use crate::lease;
 use crate::replay::LogDir;
+use crate::sound;
 use crate::store::{Holder, Sealed, Syncer, Writer};
 use crate::syncer::{Rotation, Shared};
 use crate::walk::Place;
@@ -302,6 +303,11 @@ impl Writer for LogWriter {
 
     fn restore_ballast(&mut self) -> io::Result<()> {
         self.make_ballast()
+    }
+
+    fn refuse_after(&mut self, damage: Damage) -> io::Result<()> {
+        self.state = WriterState::Damaged(damage);
+        sound::suspect(&self.log)
     }
 
     fn head(&self) -> Option<Position> {

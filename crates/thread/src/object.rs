@@ -61,6 +61,9 @@ pub struct Thread {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from: Option<ForkedFrom>,
     pub usage: Usage,
+    /// Why the log cannot be read to its end, if it cannot: everything else here is of what stands before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub damaged: Option<String>,
 }
 
 /// How an id is written.
@@ -132,6 +135,7 @@ impl Summary {
             parent: self.parent.clone(),
             from: self.from.clone(),
             usage: self.usage.clone(),
+            damaged: self.damaged.clone(),
         })
     }
 }

@@ -82,7 +82,11 @@ async fn carry(mut connection: Connection, mut orders: mpsc::Receiver<Order>, te
                 }
             }
             frame = connection.next() => {
-                let Ok(Some(frame)) = frame else { break };
+                let frame = match frame {
+                    Ok(Some(frame)) => frame,
+                    Err(ConnectionError::Ended { refusal }) => Frame::one(Event::Error(refusal)),
+                    Ok(None) | Err(_) => break,
+                };
                 if tell.send(message(frame, &mut waiting)).await.is_err() {
                     return write_rest(connection, orders).await;
                 }

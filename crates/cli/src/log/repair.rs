@@ -4,12 +4,14 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use minke_client::find;
+use minke_client::{Home, find};
+use minke_record::SessionId;
 use minke_session::{Survey, salvage, survey};
 use serde_json::json;
 
 use crate::around::Surroundings;
 use crate::failure::{Exit, Failure};
+use crate::log::verify;
 use crate::screen::Screen;
 
 #[derive(Debug, Args)]
@@ -26,12 +28,7 @@ pub(crate) fn run(repair: &Repair, around: &Surroundings, screen: &Screen) -> Re
     let store = around.file_store(&home.paths)?;
     let id = find(&home, &repair.session)?.session;
     let Some(found) = survey(&store, id, &mut |_, _| {})? else {
-        if screen.json {
-            screen.object(&json!({ "session": format!("s_{id}"), "damaged": false }))?;
-        } else {
-            screen.note(&format!("s_{id} is not damaged; there is nothing to repair"));
-        }
-        return Ok(Exit::Done);
+        return readable(&home, id, screen);
     };
     if let Some(to) = &repair.salvage {
         salvage(&store, id, &around.cwd.join(to))?;
@@ -49,8 +46,29 @@ pub(crate) fn run(repair: &Repair, around: &Surroundings, screen: &Screen) -> Re
         None if found.after > 0 => screen.note("--salvage FILE saves those entries to a file"),
         None => {}
     }
-    screen.note(&format!("`minke fork {id}` goes on from what is intact; the damaged log stays as it is"));
+    screen.note(&format!("`minke fork s_{id}` goes on from what is intact; the damaged log stays as it is"));
     Ok(Exit::Done)
+}
+
+/// Every entry can be read. What `log verify` finds all the same is said here too.
+fn readable(home: &Home, id: SessionId, screen: &Screen) -> Result<Exit, Failure> {
+    let problems = verify::check(home.store.as_ref(), id).problems;
+    let exit = if problems.is_empty() { Exit::Done } else { Exit::Failed };
+    if screen.json {
+        let mut object = json!({ "session": format!("s_{id}"), "damaged": false });
+        if let (false, Some(object)) = (problems.is_empty(), object.as_object_mut()) {
+            object.insert("problems".to_owned(), problems.into());
+        }
+        screen.object(&object)?;
+        return Ok(exit);
+    }
+    if problems.is_empty() {
+        screen.note(&format!("s_{id} is not damaged; there is nothing to repair"));
+        return Ok(exit);
+    }
+    screen.line(&format!("every entry of s_{id} can be read, but `minke log verify` finds:"))?;
+    problems.iter().try_for_each(|problem| screen.line(&format!("  {problem}")))?;
+    Ok(exit)
 }
 
 fn tell(found: &Survey, screen: &Screen) -> Result<(), Failure> {

@@ -41,11 +41,16 @@ pub(crate) fn run(show: &Show, around: &Surroundings, screen: &Screen) -> Result
             (true, false) => screen.line(&line(&sealed.entry)),
         }
     })?;
+    // Reading that begins behind damage does not meet it.
+    let end = match (end, show.from) {
+        (ScanEnd::Clean { .. }, 1..) => reader.damage()?.map_or(ScanEnd::Stopped, ScanEnd::Damaged),
+        (end, _) => end,
+    };
     match end {
         ScanEnd::Clean { .. } | ScanEnd::Stopped => Ok(Exit::Done),
-        ScanEnd::Damaged(damage) => Err(Failure::new(Exit::Failed, &damage)
-            .code("damaged")
-            .hint(format!("`minke log repair {session}` shows what stands after it"))),
+        ScanEnd::Damaged(damage) => {
+            Err(Failure::new(Exit::Failed, &damage).code("damaged").hint(damage.hint(session)))
+        }
     }
 }
 

@@ -184,6 +184,98 @@ fn damage_is_found_shown_and_gone_on_after_in_a_fork() {
     assert_eq!((done.code, done.out.as_str()), (Some(0), "You said: three\n"), "{}", done.err);
 }
 
+/// A session of two runs, whose log is given with the place where it is kept.
+fn two_runs(world: &World) -> (std::path::PathBuf, Vec<u8>) {
+    world.write("s.toml", "loop = true\n[[turn]]\ntext = \"You said: {{prompt}}\"\n");
+    assert_eq!(world.run(&["exec", "--name", "tale", "--model", "scripted:s.toml", "one"]).code, Some(0));
+    assert_eq!(world.run(&["exec", "--resume", "tale", "two"]).code, Some(0));
+    let id = world.json(&["log", "verify", "--json"])["sessions"][0]["id"].as_str().unwrap().to_owned();
+    let log = world.home().join("data/sessions").join(id.trim_start_matches("s_")).join("log.jsonl");
+    let bytes = std::fs::read(&log).unwrap();
+    (log, bytes)
+}
+
+/// One bit in the middle of a line, counted from 1.
+fn flipped(log: &[u8], line: usize) -> Vec<u8> {
+    let from: usize = log.split_inclusive(|b| *b == b'\n').take(line - 1).map(<[u8]>::len).sum();
+    let length = log.split_inclusive(|b| *b == b'\n').nth(line - 1).unwrap().len();
+    let mut damaged = log.to_vec();
+    damaged[from + length / 2] ^= 1;
+    damaged
+}
+
+#[test]
+fn verify_repair_show_and_whoever_would_go_on_agree_on_a_damaged_log() {
+    let world = World::new();
+    let (log, bytes) = two_runs(&world);
+    let lines = bytes.iter().filter(|b| **b == b'\n').count();
+    // Every part of it: before, at and after its segment, the end of the first run, the second one.
+    for line in [4, 5, 6, lines / 2, lines - 1] {
+        let damaged = flipped(&bytes, line);
+        std::fs::write(&log, &damaged).unwrap();
+        let verify = world.run(&["log", "verify", "tale"]);
+        let said = verify.out.lines().find(|said| said.contains("is damaged at line")).unwrap_or_default();
+        let verdict = said.trim_start().split_once(": ").map(|(_, why)| why).unwrap_or_default();
+        assert!(verdict.starts_with(&format!("log.jsonl is damaged at line {line} (byte ")), "{verify:?}");
+        assert_eq!(verify.code, Some(1));
+        let before = verdict.split("before entry ").nth(1).unwrap().split(' ').next().unwrap();
+        let hint = format!("--at {}`", before.parse::<u64>().unwrap() - 1);
+        let all: [(&[&str], i32); 11] = [
+            (&["log", "repair", "tale"], 0),
+            (&["log", "show", "tale"], 1),
+            (&["log", "show", "tale", "--from", "9"], 1),
+            (&["exec", "--resume", "tale", "three"], 1),
+            (&["exec", "--resume", "tale"], 1),
+            (&["send", "tale", "three"], 1),
+            (&["resume", "tale"], 1),
+            (&["attach", "tale"], 1),
+            (&["undo", "tale"], 1),
+            (&["read", "tale"], 1),
+            (&["fork", "tale", "--at", before], 1),
+        ];
+        for (args, code) in all {
+            let started = std::time::Instant::now();
+            let done = world.run(args);
+            assert_eq!(done.code, Some(code), "{args:?} at line {line}: {done:?}");
+            assert!(format!("{}{}", done.out, done.err).contains(verdict), "{args:?}: {done:?}");
+            assert!(code == 0 || done.err.contains(&hint), "{args:?} has no {hint}: {done:?}");
+            // In some milliseconds; before, a client waited for ever.
+            assert!(started.elapsed() < std::time::Duration::from_secs(20), "{args:?} took its time");
+        }
+        let list = world.run(&["thread", "list"]);
+        assert!(list.out.starts_with("damaged "), "{list:?}");
+        assert_eq!(std::fs::read(&log).unwrap(), damaged, "nothing is written behind damage");
+        let fork = world.json(&["fork", "tale", "--json"]);
+        let fork = fork["session"].as_str().unwrap();
+        let verified = world.run(&["log", "verify", fork]);
+        assert_eq!(verified.code, Some(0), "{verified:?}");
+        assert_eq!(world.run(&["thread", "delete", fork]).code, Some(0));
+        std::fs::write(&log, &bytes).unwrap();
+        assert!(world.run(&["thread", "list"]).out.starts_with("idle "));
+    }
+    let done = world.run(&["exec", "--resume", "tale", "three"]);
+    assert_eq!((done.code, done.out.as_str()), (Some(0), "You said: three\n"), "{}", done.err);
+}
+
+#[test]
+fn a_client_that_cannot_follow_a_live_pod_says_why_and_the_pod_writes_no_more() {
+    let world = World::new();
+    let (log, _) = two_runs(&world);
+    assert_eq!(world.run(&["send", "tale", "three"]).code, Some(0));
+    assert_eq!(world.run(&["wait", "tale"]).code, Some(0));
+    let bytes = std::fs::read(&log).unwrap();
+    std::fs::write(&log, flipped(&bytes, 9)).unwrap();
+    let started = std::time::Instant::now();
+    let done = world.run(&["attach", "tale"]);
+    assert_ne!(done.code, Some(0), "{done:?}");
+    assert!(done.err.contains("log.jsonl is damaged at line 9"), "{done:?}");
+    assert!(started.elapsed() < std::time::Duration::from_secs(20), "it took its time");
+    // The pod heard of it, too.
+    while !world.json(&["ps", "--json"]).as_array().unwrap().is_empty() {}
+    assert_eq!(world.run(&["exec", "--resume", "tale", "four"]).code, Some(1));
+    assert_eq!(std::fs::read(&log).unwrap(), flipped(&bytes, 9), "nothing was written behind it");
+}
+
 #[test]
 fn a_pod_that_cannot_start_says_why_and_leaves_nothing() {
     let world = World::new();

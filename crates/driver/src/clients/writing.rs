@@ -83,6 +83,10 @@ impl Writing {
             let line = Frame::one(Event::Error(Refusal::new(ErrorCode::StorageFailed, message))).line();
             // The connection ends here; whether the peer hears why is its own affair.
             drop(half.write_all(line.as_bytes()).await);
+            if let StoreError::Damaged { .. } = error {
+                // The loop is gone only when the process ends.
+                drop(self.mail.send(Mail::Suspect).await);
+            }
         }
         self.client.deafen();
     }

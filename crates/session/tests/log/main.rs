@@ -16,5 +16,6 @@ mod leases;
 mod passing;
 mod space;
 mod support;
+mod verdict;
 mod world;
 mod writing;
