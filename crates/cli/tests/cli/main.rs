@@ -29,6 +29,7 @@ mod live;
 mod login;
 mod mock;
 mod notified;
+mod ordinary;
 mod pods;
 mod profiles;
 mod prompts;
