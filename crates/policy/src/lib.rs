@@ -4,6 +4,7 @@
 //! action (`judge`), rules and their layers (`rules`), shell lines (`shell`), which calls may run beside each other
 //! (`schedule`). Pure: paths are compared as they are written; resolving them is a hand's work (`files`, `exec`).
 
+mod broad;
 mod judge;
 mod posture;
 mod protected;
@@ -13,9 +14,10 @@ mod scope;
 pub mod shell;
 mod tier;
 
+pub use broad::{is_broad, kept_in_broad};
 pub use judge::{Judging, default_posture, is_granted, judge, strictest_verdict};
 pub use posture::Posture;
-pub use protected::{NAMES, protected, protected_unless, secrets};
+pub use protected::{NAMES, is_of_home, is_of_project, protected, protected_unless, secrets};
 pub use rules::{Layer, Placed, Rule, RuleSet, granted, propose, strictest};
 pub use schedule::{AT_ONCE, Slot, SlotState, conflicts, startable};
 pub use scope::{

@@ -5,22 +5,23 @@
 //! Names count anywhere in a path, so nested repositories are held too, and they are compared as a file system that folds
 //! names would see them (`no_spelling_slips_past`).
 //!
-//! What a repository runs only when somebody builds or tests it (scripts, Makefiles, editor tasks) is its content and is
-//! not protected: the fence holds what it does.
+//! What a repository runs only when the user builds or tests it (scripts, Makefiles) is its content and is not protected:
+//! the sandbox holds what it does.
 
 use crate::scope::remainder;
 
 /// Protected names, relative to any directory. `*` stands for any one name or more.
 ///
-/// The agent's own and other agents' configuration, what `git` runs or where it looks for that, and what a shell or a
-/// login reads when it starts.
-pub const NAMES: [&str; 42] = [
+/// What `git` runs or where it looks for that, the agent's own and other agents' configuration, configuration of editors
+/// and tools that can name a program to run, and what a shell, a desktop or a login reads when it starts. File tools and
+/// commands are held to this one list.
+///
+/// Left out: `.gitmodules` (`git submodule add` writes it, and git runs nothing from it), and what a build or a package
+/// manager reads only together with the project's own scripts (`.npmrc`, `.cargo/config.toml`, `Makefile`).
+pub const NAMES: [&str; 85] = [
     ".minke",
     // Who may log in.
     ".ssh",
-    ".mcp.json",
-    ".agents",
-    ".claude",
     ".git/hooks",
     ".git/config",
     // Read beside `config`, where `extensions.worktreeConfig` is on.
@@ -37,6 +38,46 @@ pub const NAMES: [&str; 42] = [
     ".git/worktrees/*/gitdir",
     ".gitconfig",
     ".config/git",
+    // Other agents: servers to start, hooks to run.
+    ".mcp.json",
+    ".agents",
+    ".claude",
+    ".codex",
+    ".cursor",
+    ".gemini",
+    ".opencode",
+    "opencode.json",
+    "opencode.jsonc",
+    ".aider.conf.yml",
+    // Editors.
+    ".vscode/settings.json",
+    ".vscode/tasks.json",
+    ".vscode/launch.json",
+    ".idea",
+    ".zed",
+    ".vimrc",
+    ".gvimrc",
+    ".exrc",
+    ".nvimrc",
+    ".nvim.lua",
+    ".vim",
+    ".config/nvim",
+    ".config/zed",
+    ".config/helix",
+    ".emacs",
+    ".emacs.d",
+    ".config/emacs",
+    // Tools that read a file of the directory in which, or below which, they are started.
+    ".envrc",
+    ".config/direnv",
+    ".gdbinit",
+    ".lldbinit",
+    ".pdbrc",
+    ".ripgreprc",
+    ".tmux.conf",
+    ".config/tmux",
+    ".screenrc",
+    // Shells.
     ".bashrc",
     ".bash_profile",
     ".bash_login",
@@ -55,13 +96,62 @@ pub const NAMES: [&str; 42] = [
     ".login",
     ".logout",
     ".inputrc",
+    ".config/fish",
+    // Logins and desktops.
     ".pam_environment",
+    ".xinitrc",
+    ".xsession",
     ".xprofile",
     ".xsessionrc",
-    ".config/fish",
+    ".xresources",
     ".config/environment.d",
     ".config/autostart",
+    ".config/systemd",
+    ".local/share/systemd",
+    ".local/share/applications",
+    ".config/sway",
+    ".config/i3",
+    ".config/hypr",
+    ".config/plasma-workspace",
 ];
+
+/// Whether a name means something only in a home directory, so that a project may have the directory it is in.
+pub fn is_of_home(name: &str) -> bool {
+    name.starts_with(".config/") || name.starts_with(".local/")
+}
+
+/// Whether programs read a name in any project, and not in a home directory alone. `git` has names of its own.
+pub fn is_of_project(name: &str) -> bool {
+    const OF_PROJECT: [&str; 26] = [
+        ".minke",
+        ".mcp.json",
+        ".agents",
+        ".claude",
+        ".codex",
+        ".cursor",
+        ".gemini",
+        ".opencode",
+        "opencode.json",
+        "opencode.jsonc",
+        ".aider.conf.yml",
+        ".vscode/settings.json",
+        ".vscode/tasks.json",
+        ".vscode/launch.json",
+        ".idea",
+        ".zed",
+        ".vimrc",
+        ".exrc",
+        ".nvimrc",
+        ".nvim.lua",
+        ".envrc",
+        ".gdbinit",
+        ".lldbinit",
+        ".pdbrc",
+        ".ripgreprc",
+        ".tmux.conf",
+    ];
+    OF_PROJECT.contains(&name)
+}
 
 /// A file `.git` sends `git` to another directory, with that directory's `config` and `hooks`. Only the name itself:
 /// what is in a `.git` is protected by the names above.
@@ -71,8 +161,8 @@ const GIT: &str = ".git";
 pub fn protected(path: &str) -> Option<&'static str> {
     let parts = || path.split('/').filter(|part| !part.is_empty());
     for (place, part) in parts().enumerate() {
-        // Every name begins with a dot, so most parts of most paths need no second look.
-        let may_begin = part.starts_with('.') || part.contains('~') || !part.is_ascii();
+        // Nearly every name begins with a dot, so most parts of most paths need no second look.
+        let may_begin = part.starts_with(['.', 'o', 'O']) || part.contains('~') || !part.is_ascii();
         if may_begin && let Some(name) = protected_from(&fold(part), || parts().skip(place + 1)) {
             return Some(name);
         }
@@ -183,8 +273,71 @@ mod tests {
 
     /// What `protected` takes for granted when it looks at a path only briefly.
     #[test]
-    fn every_name_begins_with_a_dot() {
-        assert!(NAMES.iter().all(|name| name.starts_with('.') && name.to_lowercase() == *name));
+    fn every_name_begins_with_a_dot_or_a_letter_that_is_looked_for() {
+        assert!(NAMES.iter().all(|name| name.starts_with(['.', 'o']) && name.to_lowercase() == *name));
+        let mut names = NAMES.to_vec();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), NAMES.len(), "a name is there twice");
+        assert!(NAMES.iter().all(|name| !(is_of_home(name) && is_of_project(name))));
+    }
+
+    #[test]
+    fn configuration_that_can_run_code_is_protected_at_any_depth() {
+        for path in [
+            ".vscode/settings.json",
+            ".vscode/tasks.json",
+            ".idea/runConfigurations/x.xml",
+            ".vimrc",
+            ".Vim/autoload/x.vim",
+            ".config/nvim/init.lua",
+            ".emacs.d/init.el",
+            ".envrc",
+            ".config/direnv/direnvrc",
+            ".codex/config.toml",
+            ".cursor/mcp.json",
+            ".gemini/settings.json",
+            "opencode.json",
+            "OpenCode.JSONC",
+            ".opencode/plugin/x.js",
+            ".aider.conf.yml",
+            ".tmux.conf",
+            ".Xresources",
+            ".xinitrc",
+            ".xsession",
+            ".config/systemd/user/x.service",
+            ".local/share/applications/x.desktop",
+            ".gdbinit",
+        ] {
+            for root in ["/home/u", "/w", "/w/a/b/nested"] {
+                assert!(protected(&format!("{root}/{path}")).is_some(), "{root}/{path}");
+            }
+        }
+        // What ordinary work writes.
+        for path in [
+            ".vscode/extensions.json",
+            ".gitmodules",
+            ".gitignore",
+            ".gitattributes",
+            ".npmrc",
+            ".cargo/config.toml",
+            ".config/nextest.toml",
+            ".config/dotnet-tools.json",
+            ".venv/bin/activate",
+            ".github/workflows/ci.yml",
+            ".editorconfig",
+            ".prettierrc",
+            ".eslintrc.json",
+            ".env",
+            ".python-version",
+            ".tool-versions",
+            ".local/bin/x",
+            ".cache/x",
+            "open/x",
+            "opencode/x",
+        ] {
+            assert_eq!(protected(&format!("/w/{path}")), None, "{path}");
+        }
     }
 
     #[test]
@@ -222,7 +375,19 @@ mod tests {
     #[test]
     fn secrets_lie_in_the_home_that_is_named() {
         let secrets = secrets("/home/u/");
-        for name in [".ssh", ".aws", ".gnupg", ".mozilla", ".cargo/credentials.toml", ".netrc"] {
+        for name in [
+            ".ssh",
+            ".aws",
+            ".gnupg",
+            ".mozilla",
+            ".cargo/credentials.toml",
+            ".netrc",
+            ".m2/settings.xml",
+            ".config/stripe",
+            ".kaggle",
+            ".cache/huggingface/token",
+            ".local/share/opencode/auth.json",
+        ] {
             assert!(secrets.contains(&format!("/home/u/{name}")), "{name}");
         }
         assert!(secrets.iter().all(|path| crate::scope::is_canonical(path) && !path.contains('#')));

@@ -3,15 +3,15 @@
 //! Here: the names, at the grant's root and in repositories below it that a short search finds. Elsewhere: what is
 //! protected and why (`policy`), how it is held (`prepare`, `mounts`).
 //!
-//! Held exactly: at the root of every write grant, all protected names that are there, and of those that are not, the
-//! ones in `HELD_WHEN_MISSING` (in a home directory all of them); in a repository below the root, up to `DEPTH` levels
-//! and `ENTRIES` entries away, those of its `.git`, there or not. A repository that a command makes itself is
-//! its own to fill: nobody runs anything there unless told.
+//! Held exactly: at the root of every write grant all protected names, there or not (of those that mean something only in
+//! a home directory and are not there, none elsewhere); in a repository below the root, up to `DEPTH` levels and
+//! `ENTRIES` entries away, those of its `.git` and those that programs read in any project, there or not. A repository
+//! that a command makes itself is its own to fill: nobody runs anything there unless told.
 
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 
-use minke_policy::{NAMES, protected_unless};
+use minke_policy::{NAMES, is_of_home, is_of_project, protected_unless};
 
 use super::plan::Protected;
 
@@ -24,25 +24,6 @@ const MODULES: usize = 64;
 /// Directories that hold thousands of others and no repository of anybody's.
 const PASSED_OVER: [&str; 4] = ["node_modules", "target", "vendor", "__pycache__"];
 
-/// Names that are held at the root of a grant though nothing is there: a placeholder stands in for them as long as a
-/// command runs. Others that only count in a home directory are held there.
-const HELD_WHEN_MISSING: [&str; 15] = [
-    ".minke",
-    ".mcp.json",
-    ".agents",
-    ".claude",
-    ".git/hooks",
-    ".git/config",
-    ".git/config.worktree",
-    ".git/commondir",
-    ".bashrc",
-    ".bash_profile",
-    ".bash_login",
-    ".profile",
-    ".zshrc",
-    ".zshenv",
-    ".zprofile",
-];
 /// Names of a module's or worktree's own directory below `.git`.
 const OF_A_MODULE: [&str; 5] = ["hooks", "config", "config.worktree", "commondir", "gitdir"];
 
@@ -55,7 +36,8 @@ pub(super) fn protected_names(root: &Path, home: Option<&Path>, lifted: &[PathBu
     }
     modules(root, &mut names);
     for repository in repositories(root) {
-        for name in NAMES.iter().filter(|name| name.starts_with(".git/") && !name.contains('*')) {
+        let of_repository = |name: &&&str| name.starts_with(".git/") || is_of_project(name);
+        for name in NAMES.iter().filter(|name| !name.contains('*')).filter(of_repository) {
             names.push(Protected { root: repository.clone(), name: name.into(), missing: true });
         }
         modules(&repository, &mut names);
@@ -78,8 +60,16 @@ pub(super) fn protected_names(root: &Path, home: Option<&Path>, lifted: &[PathBu
 
 fn at_root(root: &Path, is_home: bool, names: &mut Vec<Protected>) {
     for name in NAMES.iter().filter(|name| !name.contains('*')) {
-        let missing = is_home || HELD_WHEN_MISSING.contains(name);
+        let missing = is_home || !is_of_home(name);
         names.push(Protected { root: root.to_owned(), name: name.into(), missing });
+        // A grant that begins inside a name, such as `.config` or `.git`, holds the rest of it.
+        for (place, _) in name.match_indices('/') {
+            let (above, rest) =
+                (name.get(..place).unwrap_or_default(), name.get(place + 1..).unwrap_or_default());
+            if root.ends_with(above) {
+                names.push(Protected { root: root.to_owned(), name: rest.into(), missing: true });
+            }
+        }
     }
 }
 

@@ -352,3 +352,69 @@ async fn the_proxy_is_all_that_can_be_reached() {
         assert_eq!(succeeding(&yard, tier, &bad).await, [""; 0], "{tier}");
     }
 }
+
+/// Writes, makes, moves and links something to each of `$names`; says which it could.
+const PLANT: &str = r#"
+for n in $names; do
+  mkdir -p "$(dirname "$n")" 2>/dev/null
+  echo planted > bait; mkdir -p dir
+  (echo planted > "$n") 2>/dev/null && echo "wrote $n"
+  mkdir "$n" 2>/dev/null && echo "made $n"
+  mv -T dir "$n" 2>/dev/null && echo "moved $n"
+  mv -fT bait "$n" 2>/dev/null && echo "replaced $n"
+  echo planted > bait
+  ln -fT bait "$n" 2>/dev/null && echo "linked $n"
+  ln -sfT bait "$n" 2>/dev/null && echo "pointed $n"
+done
+exit 0
+"#;
+
+#[tokio::test]
+async fn no_protected_name_is_made_at_a_grants_root_or_in_a_repository_below() {
+    let plain = |name: &&str| !name.contains('*') && !name.starts_with(".git/");
+    let here: Vec<&str> = minke_policy::NAMES.into_iter().filter(plain).collect();
+    for tier in mounting() {
+        let yard = Yard::new();
+        yard.file("work/a/lib/.git/HEAD", "ref: refs/heads/main\n");
+        yard.file("work/.vscode/extensions.json", "{}");
+        let mut names: Vec<String> = here
+            .iter()
+            .filter(|name| !minke_policy::is_of_home(name))
+            .map(|name| (*name).to_owned())
+            .collect();
+        names.extend(
+            here.iter().filter(|name| minke_policy::is_of_project(name)).map(|name| format!("a/lib/{name}")),
+        );
+        assert!(names.len() > 70, "{names:?}");
+        let line = format!("names='{}'\n{PLANT}", names.join(" "));
+        let ran = yard.run(tier, &line).await;
+        assert_eq!((ran.exit, ran.out.as_str()), (Exit::Code(0), ""), "{tier}: {}", ran.err);
+        for name in &names {
+            assert!(!yard.work.join(name).exists(), "{tier}: {name} is left");
+        }
+        // What a project writes beside them is free.
+        let free = ".vscode/extensions.json .gitmodules .npmrc .cargo/config.toml .config/nextest.toml .venv/bin/x \
+                    .github/workflows/ci.yml a/lib/.editorconfig new/.vscode/settings.json .local/share/x .env";
+        let line = format!(
+            "set -e; for n in {free}; do mkdir -p \"$(dirname $n)\"; echo ours > $n; done; git init -q fresh; echo done"
+        );
+        let ran = yard.run(tier, &line).await;
+        assert_eq!(ran.out, "done\n", "{tier}: {}", ran.err);
+    }
+}
+
+/// A grant may begin inside a name: the rest of it counts from there.
+#[tokio::test]
+async fn a_grant_inside_a_name_holds_the_rest_of_it() {
+    for tier in mounting() {
+        let mut yard = Yard::new();
+        yard.file("work/.config/kept/file", "");
+        yard.work.push(".config");
+        yard.spec.scope = minke_record::Scope::write(yard.work.to_str().unwrap());
+        let names = "fish autostart systemd environment.d nvim direnv git";
+        let ran = yard.run(tier, &format!("names='{names}'\n{PLANT}")).await;
+        assert_eq!((ran.exit, ran.out.as_str()), (Exit::Code(0), ""), "{tier}: {}", ran.err);
+        let ran = yard.run(tier, "mkdir other && echo ours > other/file && echo done").await;
+        assert_eq!(ran.out, "done\n", "{tier}: {}", ran.err);
+    }
+}

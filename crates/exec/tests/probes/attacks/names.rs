@@ -119,6 +119,17 @@ pub(super) const PROBES: &[Probe] = &[
     }),
     name("zshrc", "openat O_CREAT", |g| plant(&g.work(".zshrc"))),
     name("profile", "openat O_CREAT", |g| plant(&g.work(".profile"))),
+    name("ssh-keys", "mkdir, openat O_CREAT", |g| {
+        tried(fs::create_dir_all(g.work(".ssh")).and_then(|()| plant_io(&g.work(".ssh/authorized_keys"))))
+    }),
+    name("vscode-settings", "mkdir, openat O_CREAT", |g| {
+        tried(fs::create_dir_all(g.work(".vscode")).and_then(|()| plant_io(&g.work(".vscode/settings.json"))))
+    }),
+    name("envrc", "openat O_CREAT", |g| plant(&g.work(".envrc"))),
+    name("vimrc", "symlink", |g| tried(symlink("file", g.work(".vimrc")))),
+    name("opencode-json", "openat O_CREAT", |g| plant(&g.work("opencode.json"))),
+    name("nested-mcp-json", "openat O_CREAT", |g| plant(&g.work("part/lib/.mcp.json"))),
+    name("nested-claude", "mkdir", |g| tried(fs::create_dir(g.work("part/lib/.claude")))),
 ];
 
 const fn name(name: &'static str, call: &'static str, run: fn(&Ground) -> Seen) -> Probe {
