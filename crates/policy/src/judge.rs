@@ -229,7 +229,10 @@ impl<'a, 'p> Looked<'a, 'p> {
             }
             Some(decided) if decided.word == Judgement::Ask => self.asked.push((part, decided)),
             Some(decided) => self.allowed.push(decided),
-            None if matches!(part, Part::Opens(_) | Part::Mentions(_)) => {}
+            None if matches!(
+                part,
+                Part::Opens(_) | Part::Mentions(_) | Part::MayMention(_) | Part::MayRun(_)
+            ) => {}
             None => self.open.push(part),
         }
     }
@@ -278,7 +281,13 @@ impl<'a, 'p> Looked<'a, 'p> {
             Part::Command(..) | Part::Line => self.command_asks(),
             Part::Host(host) => self.by.posture != Posture::Full && !is_granted(host, self.by.hosts),
             Part::Mcp(_) | Part::Silent => cautious && self.action.side_effects,
-            Part::Opens(_) | Part::Mentions(_) | Part::Reads(_) | Part::Writes(_) | Part::Pod(_) => false,
+            Part::Opens(_)
+            | Part::Mentions(_)
+            | Part::MayMention(_)
+            | Part::MayRun(_)
+            | Part::Reads(_)
+            | Part::Writes(_)
+            | Part::Pod(_) => false,
         }
     }
 
@@ -361,6 +370,18 @@ fn denied(part: &Part<'_>, decided: &Decided<'_>) -> Verdict {
 
 fn asked(part: &Part<'_>, decided: &Decided<'_>) -> String {
     let (what, origin) = (named(part), &decided.placed.origin);
+    if decided.maybe && matches!(part, Part::MayMention(_) | Part::Opens(_)) {
+        let (word, glob) =
+            (&decided.placed.rule.action, decided.placed.rule.path.as_deref().unwrap_or_default());
+        return format!("{what} could be a path that the rule at {origin} is about (`{word}` {glob})");
+    }
+    if matches!(part, Part::MayRun(_)) {
+        let word = &decided.placed.rule.action;
+        return format!(
+            "{what} may start what the rule at {origin} is about (`{word}`): its words name it, and it is not known what \
+             this program does with them"
+        );
+    }
     if decided.maybe {
         let word = &decided.placed.rule.action;
         return format!(
@@ -373,8 +394,9 @@ fn asked(part: &Part<'_>, decided: &Decided<'_>) -> String {
 /// A part in the words of a reason.
 fn named(part: &Part<'_>) -> String {
     match part {
-        Part::Command(command, _) => format!("`{}`", shortened(&command.shown())),
+        Part::Command(command, _) | Part::MayRun(command) => format!("`{}`", shortened(&command.shown())),
         Part::Mentions(word) => format!("`{}`", shortened(word)),
+        Part::MayMention(mention) => format!("`{}`", shortened(&mention.word.to_string())),
         Part::Line => "the line".to_owned(),
         Part::Opens(redirect) => format!("opening {}", shortened(&redirect.target.to_string())),
         Part::Reads(path) => format!("reading {path}"),

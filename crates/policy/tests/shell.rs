@@ -155,7 +155,7 @@ fn fixtures_show_at_least_the_commands_that_were_found_in_them() {
 /// Whether a command's name is the one that was found, which is written as it stands in the line.
 fn shows(word: Option<&Word>, wanted: &str) -> bool {
     match word {
-        Some(Word::Unknown(raw)) => raw == wanted,
+        Some(Word::Unknown { raw, .. }) => raw == wanted,
         Some(Word::Known(name)) => {
             let plain: String = wanted.chars().filter(|c| !"'\"\\".contains(*c)).collect();
             name == wanted

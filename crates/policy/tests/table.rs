@@ -88,6 +88,17 @@ fn no_hostile_line_is_allowed() {
     eprintln!("{} hostile lines, none allowed", hostile.len());
 }
 
+/// The ordinary lines that the policy asks about in `auto`, and why that is right.
+const ASKED: &[(&str, &str)] = &[
+    ("git config --get user.name", "the policy denies `git config`"),
+    ("docker ps", "the policy asks about `docker`"),
+    ("docker build -t app .", "the policy asks about `docker`"),
+    ("docker compose logs --tail 50", "the policy asks about `docker`"),
+    ("kubectl get pods", "the policy asks about `kubectl`"),
+    ("perf stat ./app", "what `perf` runs is not read, and rules deny commands"),
+    ("xargs -P4 -I{} cp {} out/ < files.txt", "a file says what is copied, and the policy denies `.env`"),
+];
+
 #[test]
 fn ordinary_commands_run_without_a_question() {
     let (none, rules) = (RuleSet::default(), rules());
@@ -117,9 +128,14 @@ fn ordinary_commands_run_without_a_question() {
     for line in &asked["ask with the policy"] {
         eprintln!("  ask asks: {}", line.split("\": ").next().unwrap_or(line));
     }
-    for name in ["auto without rules", "auto with the policy"] {
-        assert!(asked[name].len() * 10 <= ordinary.len(), "{name}: {}", asked[name].join("\n"));
-    }
+    assert!(asked["auto without rules"].is_empty(), "{}", asked["auto without rules"].join("\n"));
+    let asks = &asked["auto with the policy"];
+    assert!(asks.len() * 50 <= ordinary.len(), "{} of {}\n{}", asks.len(), ordinary.len(), asks.join("\n"));
+    let unexpected: Vec<&String> = asks
+        .iter()
+        .filter(|ask| !ASKED.iter().any(|(line, _)| ask.starts_with(&format!("{line:?}: "))))
+        .collect();
+    assert!(unexpected.is_empty(), "{unexpected:#?}");
 }
 
 /// Each line that is allowed by rules hands over the words that were read; nothing in it is left to chance but globs.

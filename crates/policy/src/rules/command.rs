@@ -7,8 +7,9 @@
 //! looks through directories, flags between words and other spellings.
 //! Invariant: what is fit strictly is fit loosely too (`what_allows_would_also_deny`).
 
-use crate::shell::{Command, Word, base_name};
+use crate::shell::{Atom, Command, Shape, Word, base_name};
 
+use super::pattern::{Token, meet, spelled};
 use super::table;
 use super::word::{is_harmless, is_plain_glob, is_single, plain_program};
 
@@ -121,8 +122,11 @@ pub(super) fn vouches<'a>(rule: &[String], command: &'a Command) -> Option<Vouch
     if rest.iter().any(|word| is_danger(&names, word, rest)) {
         return None;
     }
+    if rest.iter().any(|word| is_strange_flag(&names, word, rule)) {
+        return None;
+    }
     let text = table::is_text(&names);
-    if !text && rest.iter().any(|word| matches!(word, Word::Unknown(raw) if !is_harmless(raw))) {
+    if !text && rest.iter().any(|word| matches!(word, Word::Unknown { raw, .. } if !is_harmless(raw))) {
         return None;
     }
     let pattern = if table::has_program(&names) {
@@ -182,24 +186,93 @@ fn is_danger(names: &[&str], word: &Word, rest: &[Word]) -> bool {
     let word = match word {
         Word::Known(word) => word,
         // Flags come before text.
-        Word::Unknown(_) if table::is_text(names) => {
+        Word::Unknown { .. } if table::is_text(names) => {
             return rest.first().and_then(Word::known).is_none_or(is_flag);
         }
         // What a glob gives could be a flag, unless it begins with something else.
-        Word::Unknown(raw) => {
+        Word::Unknown { raw, .. } => {
             return !is_harmless(raw) || (is_plain_glob(raw) && raw.starts_with(['*', '?', '[', '{']));
         }
     };
     let operands = || rest.iter().filter(|word| !word.known().is_some_and(is_flag)).count();
+    let whole = table::has_whole_flags(names);
     dangers.any(|danger| match danger {
         "*" => true,
         "*2" => operands() > 1,
-        _ => is_flag_like(word, danger),
+        _ => is_dangerous(word, danger, whole),
     })
+}
+
+/// Whether a word is a flag of the table; `whole` says that letters are not bundled.
+fn is_dangerous(word: &str, danger: &str, whole: bool) -> bool {
+    if whole && danger.len() == 2 && danger.starts_with('-') {
+        let bare = word.split('=').next().unwrap_or(word);
+        return bare == danger || bare.strip_prefix('-') == Some(danger);
+    }
+    is_flag_like(word, danger)
+}
+
+/// Whether a word is one that makes another command of what these words name.
+pub(super) fn is_danger_word(names: &[&str], word: &Word) -> bool {
+    let Word::Known(word) = word else { return false };
+    let whole = table::has_whole_flags(names);
+    let danger = |danger: &str| danger == "*" || (danger != "*2" && is_dangerous(word, danger, whole));
+    let listed = || match table::flags(names) {
+        table::Flags::Listed(listed) => !is_flag(word) || is_listed(word, &listed),
+        table::Flags::Unknown | table::Flags::Reviewed => true,
+    };
+    table::dangers(names).any(danger) || !listed()
+}
+
+/// Whether a word is a flag, or a file with flags in it, of which nothing is known and that the rule does not name.
+fn is_strange_flag(names: &[&str], word: &Word, rule: &[String]) -> bool {
+    let word = match word {
+        Word::Known(word) => word,
+        // A name that a glob finds could begin with a dash.
+        Word::Unknown { raw, .. } => {
+            return raw.starts_with(['*', '?', '[', '{']) && table::flags(names) == table::Flags::Unknown;
+        }
+    };
+    if !(is_flag(word) || (word.starts_with(['+', '@']) && word.len() > 1)) {
+        return false;
+    }
+    if matches!(word.as_str(), "--" | "--help" | "--version") || rule.contains(word) {
+        return false;
+    }
+    match table::flags(names) {
+        table::Flags::Unknown => true,
+        table::Flags::Reviewed => false,
+        table::Flags::Listed(listed) => !is_listed(word, &listed),
+    }
+}
+
+/// Whether a flag is one of a list: whole, with a value behind `=`, by what it begins with, or as letters of which each
+/// is one.
+fn is_listed(word: &str, listed: &[&str]) -> bool {
+    let name = word.split('=').next().unwrap_or(word);
+    let whole = |flag: &&str| match flag.strip_suffix('*') {
+        Some(begin) => word.starts_with(begin),
+        None => word == *flag || (name == *flag && flag.len() > 2),
+    };
+    let letters = || {
+        cluster(word).is_some_and(|letters| {
+            // `-j8`: a number belongs to one letter.
+            let number = letters.get(1..).is_some_and(|rest| rest.bytes().all(|byte| byte.is_ascii_digit()));
+            let flags = if number { letters.get(..1).unwrap_or_default() } else { letters };
+            let each = |letter: char| {
+                listed.iter().any(|flag| cluster(flag).is_some_and(|own| own.chars().eq([letter])))
+            };
+            !flags.is_empty() && flags.chars().all(each)
+        })
+    };
+    listed.iter().any(whole) || letters()
 }
 
 /// Whether a word is, or could be taken for, a flag: abbreviated, with a value, or among other letters.
 fn is_flag_like(word: &str, flag: &str) -> bool {
+    if let Some(begin) = flag.strip_suffix('*').filter(|begin| !begin.is_empty()) {
+        return word.starts_with(begin);
+    }
     let bare = word.split(['=', ':']).next().unwrap_or(word);
     if bare == flag {
         return true;
@@ -221,7 +294,7 @@ fn cluster(word: &str) -> Option<&str> {
 }
 
 /// Where the pattern of a search stands, unless a flag could have brought it.
-fn pattern_at(rest: &[Word]) -> Option<usize> {
+pub(super) fn pattern_at(rest: &[Word]) -> Option<usize> {
     let brings = |word: &Word| match word.known() {
         Some(word) => ["-e", "-f", "--regexp", "--file"].iter().any(|flag| is_flag_like(word, flag)),
         None => true,
@@ -235,7 +308,7 @@ pub(super) fn names(rule: &[String], command: &Command) -> Fit {
     let Some(program) = rule.first().map(|first| base_name(first)) else { return Fit::No };
     let certain = match command.words.first() {
         None => return Fit::No,
-        Some(Word::Unknown(_)) => Fit::Maybe,
+        Some(Word::Unknown { .. }) => Fit::Maybe,
         Some(Word::Known(word)) if table::is_same(&[], base_name(word), program) => Fit::Yes,
         Some(Word::Known(_)) => return Fit::No,
     };
@@ -244,7 +317,7 @@ pub(super) fn names(rule: &[String], command: &Command) -> Fit {
     let (flagged, given) = (wanted.flagged_by(words), wanted.given_by(words));
     // One word that is not known yet cannot be a flag and something else at once.
     let unknown = words.iter().filter_map(|word| match word {
-        Word::Unknown(raw) => Some(if is_single(raw) { 1 } else { 2 }),
+        Word::Unknown { raw, .. } => Some(if is_single(raw) { 1 } else { 2 }),
         Word::Known(_) => None,
     });
     if flagged == Fit::Maybe && given == Fit::Maybe && unknown.sum::<usize>() < 2 {
@@ -295,7 +368,7 @@ impl<'a> Wanted<'a> {
                     (Word::Known(word), Some(name)) if self.is_name(count, word, name) => {
                         raise(&mut next, count + 1, sure);
                     }
-                    (Word::Unknown(_), _) => {
+                    (Word::Unknown { .. }, _) => {
                         raise(&mut next, count + 1, Fit::Maybe);
                         raise(&mut next, count, Fit::Maybe);
                     }
@@ -322,10 +395,15 @@ impl<'a> Wanted<'a> {
     /// Whether each flag is among the words, in whatever spelling.
     fn flagged_by(&self, words: &[Word]) -> Fit {
         // What `find` puts in for `{}` begins with where it looks.
-        let words: Vec<Word> =
-            words.iter().filter(|word| **word != Word::Unknown("{}".to_owned())).cloned().collect();
+        let words: Vec<Word> = words
+            .iter()
+            .filter(|word| !matches!(word, Word::Unknown { raw, .. } if raw == "{}"))
+            .cloned()
+            .collect();
         let has = |flag: &str| {
-            sought(&words, |word| is_flag_like(word, flag) || table::is_same(&self.names, word, flag))
+            sought(&words, could_be_flag, |word| {
+                is_flag_like(word, flag) || table::is_same(&self.names, word, flag)
+            })
         };
         let fits = self.flags.iter().map(|flag| match cluster(flag) {
             // Letters may stand apart, in another order, and be spelled out.
@@ -343,7 +421,9 @@ impl<'a> Wanted<'a> {
 
     /// Whether each other word is among the words.
     fn given_by(&self, words: &[Word]) -> Fit {
-        let fits = self.operands.iter().map(|wanted| sought(words, |word| is_same_operand(word, wanted)));
+        let fits = self.operands.iter().map(|wanted| {
+            sought(words, |shape| could_be(shape, wanted), |word| is_same_operand(word, wanted))
+        });
         fits.min().unwrap_or(Fit::Yes)
     }
 }
@@ -354,13 +434,33 @@ fn raise(fits: &mut [Fit], at: usize, to: Fit) {
     }
 }
 
-fn sought(words: &[Word], is: impl Fn(&str) -> bool) -> Fit {
+fn sought(words: &[Word], could: impl Fn(&Shape) -> bool, is: impl Fn(&str) -> bool) -> Fit {
     let fit = |word: &Word| match word {
         Word::Known(word) if is(word) => Fit::Yes,
-        Word::Known(_) => Fit::No,
-        Word::Unknown(_) => Fit::Maybe,
+        Word::Unknown { shape, .. } if could(shape) => Fit::Maybe,
+        Word::Known(_) | Word::Unknown { .. } => Fit::No,
     };
     words.iter().map(fit).max().unwrap_or(Fit::No)
+}
+
+/// Whether a word that is not known could be a flag: a dash and no name of a file.
+fn could_be_flag(shape: &Shape) -> bool {
+    let flag = [Token::Char('-'), Token::Flag];
+    shape.0.is_empty() || shape.0.iter().any(|atoms| meet(&spelled(atoms), &flag))
+}
+
+/// Whether it could be this word, or the path that it names.
+fn could_be(shape: &Shape, wanted: &str) -> bool {
+    let literal: Vec<Token> = wanted.chars().map(Token::Char).collect();
+    let rooted = |atoms: &[Atom]| match atoms.first() {
+        Some(Atom::Char(letter)) => *letter == '/' || *letter == '.',
+        Some(Atom::One | Atom::Star | Atom::Deep | Atom::Name | Atom::Digits) => false,
+        Some(_) => true,
+        None => false,
+    };
+    let path = wanted.starts_with('/');
+    shape.0.is_empty()
+        || shape.0.iter().any(|atoms| (path && rooted(atoms)) || meet(&spelled(atoms), &literal))
 }
 
 /// Paths are the same with and without their empty and dotted parts.

@@ -426,7 +426,9 @@ fn fits_example(rule: &Rule, example: &str) -> bool {
     let parts = parts(&action, line.as_ref());
     if rule.action == Judgement::Allow {
         let sure = line.as_ref().is_none_or(|line| line.unsure.is_none());
-        let mut told = parts.iter().filter(|part| !matches!(part, Part::Opens(_) | Part::Mentions(_)));
+        let mut told = parts.iter().filter(|part| {
+            !matches!(part, Part::Opens(_) | Part::Mentions(_) | Part::MayMention(_) | Part::MayRun(_))
+        });
         return sure && told.all(|part| allows(&by, rule, part));
     }
     parts.iter().any(|part| concerns(&by, rule, part) == Fit::Yes)

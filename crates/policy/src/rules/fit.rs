@@ -17,7 +17,9 @@ use crate::judge::is_granted;
 use crate::scope::{Level, remainder};
 use crate::shell::{Command, Line, Redirect, Word};
 
-use super::command::{Fit, is_another, is_flag, names, vouches, words_of};
+use super::command::{Fit, is_another, names, vouches, words_of};
+use super::hidden::{may_launch, may_run};
+use super::mention::{Mention, concerns as mention_concerns, mentions, opens};
 use super::word::{absolute, paths_in};
 use super::{Layer, Placed, Rule, RuleSet, rank};
 
@@ -39,8 +41,12 @@ const GLOBS: usize = 4096;
 pub(crate) enum Part<'a> {
     /// A command of a shell line, and the one that runs it by name, if one does: `npx tsc` runs `tsc`.
     Command(&'a Command, Option<&'a Command>),
-    /// A word of a command that may be the name of a file.
+    /// A word of a command that is the name of a file, if it is one.
     Mentions(&'a str),
+    /// A word that may become the name of a file, or hold one.
+    MayMention(Mention<'a>),
+    /// A command that may start another one, in a way that is not read.
+    MayRun(&'a Command),
     /// A shell line without any command that can be seen.
     Line,
     /// A file that the shell itself opens.
@@ -58,8 +64,8 @@ impl Part<'_> {
     /// What kind of action it is; what the shell opens is read or written as well.
     fn kinds(&self) -> [&str; 2] {
         match self {
-            Part::Command(..) | Part::Line => ["Bash", ""],
-            Part::Mentions(_) => ["Read", ""],
+            Part::Command(..) | Part::MayRun(_) | Part::Line => ["Bash", ""],
+            Part::Mentions(_) | Part::MayMention(_) => ["Read", ""],
             Part::Opens(redirect) => ["Bash", if redirect.writes { "Write" } else { "Read" }],
             Part::Reads(_) => ["Read", ""],
             Part::Writes(_) => ["Write", ""],
@@ -77,7 +83,10 @@ pub(crate) fn parts<'a>(action: &'a Action, line: Option<&'a Line>) -> Vec<Part<
     if let Some(line) = line {
         for (at, command) in line.commands.iter().enumerate() {
             parts.push(Part::Command(command, wrapper(line.commands.get(..at).unwrap_or_default(), command)));
-            parts.extend(mentioned(command).map(Part::Mentions));
+            if may_launch(command) {
+                parts.push(Part::MayRun(command));
+            }
+            mentions(line, command, &mut parts);
         }
         if line.commands.is_empty() {
             parts.push(Part::Line);
@@ -100,15 +109,6 @@ fn wrapper<'a>(before: &'a [Command], command: &Command) -> Option<&'a Command> 
     let runs =
         |other: &&Command| other.words.len() > command.words.len() && other.words.ends_with(&command.words);
     before.iter().rev().find(runs).filter(|_| !command.inside.is_empty() && !command.words.is_empty())
-}
-
-/// The words of a command that may be names of files: all but its name and its flags, and the values of those.
-fn mentioned(command: &Command) -> impl Iterator<Item = &str> {
-    let words = command.words.iter().skip(1).filter_map(Word::known);
-    let each = words.flat_map(|word| {
-        [Some(word).filter(|word| !is_flag(word)), word.split_once('=').map(|(_, value)| value)]
-    });
-    each.flatten().filter(|word| !word.is_empty())
 }
 
 /// What the rules say to a part.
@@ -201,7 +201,7 @@ pub(super) fn allows(by: &Judging<'_>, rule: &Rule, part: &Part<'_>) -> bool {
             rule.tool.is_some() && rule.command.is_none() && rule.path.is_none() && rule.host.is_none()
         }
         // Held to the scope, not to rules.
-        Part::Opens(_) | Part::Mentions(_) => false,
+        Part::Opens(_) | Part::Mentions(_) | Part::MayMention(_) | Part::MayRun(_) => false,
         Part::Reads(path) | Part::Writes(path) => {
             rule.command.is_none()
                 && rule.host.is_none()
@@ -221,7 +221,11 @@ pub(super) fn allows(by: &Judging<'_>, rule: &Rule, part: &Part<'_>) -> bool {
 pub(super) fn concerns(by: &Judging<'_>, rule: &Rule, part: &Part<'_>) -> Fit {
     // At a glance, because every rule is tried on every part.
     match (part, &rule.command) {
-        (Part::Mentions(_), _) if rule.path.is_none() => return Fit::No,
+        (Part::MayRun(command), Some(words)) => {
+            return words_of(words).map_or(Fit::Maybe, |words| may_run(&words, command));
+        }
+        (Part::MayRun(_), None) => return Fit::No,
+        (Part::Mentions(_) | Part::MayMention(_), _) if rule.path.is_none() => return Fit::No,
         (Part::Command(command, _), Some(words)) if is_another(words, command) => return Fit::No,
         _ => {}
     }
@@ -233,7 +237,7 @@ pub(super) fn concerns(by: &Judging<'_>, rule: &Rule, part: &Part<'_>) -> Fit {
     }
     let path = match &rule.path {
         // Every rule about commands has been asked already.
-        None if matches!(part, Part::Mentions(_)) => Fit::No,
+        None if matches!(part, Part::Mentions(_) | Part::MayMention(_)) => Fit::No,
         None => Fit::Yes,
         Some(glob) => path_concerns(by, glob, part),
     };
@@ -258,25 +262,26 @@ fn path_concerns(by: &Judging<'_>, glob: &str, part: &Part<'_>) -> Fit {
         Part::Reads(path) | Part::Writes(path) => is_about(by, glob, path),
         Part::Opens(redirect) => match &redirect.target {
             Word::Known(path) => is_about(by, glob, &absolute(by.cwd, path)),
-            Word::Unknown(_) => Fit::No,
+            Word::Unknown { shape, .. } => opens(by, glob, shape),
         },
+        Part::MayMention(mention) => mention_concerns(by, glob, mention),
         // A command that names a path reads it at least.
         Part::Mentions(word) => is_about(by, glob, &absolute(by.cwd, word)),
-        Part::Command(..) | Part::Line | Part::Host(_) | Part::Mcp(_) | Part::Pod(_) | Part::Silent => {
-            Fit::No
-        }
+        Part::Command(..)
+        | Part::MayRun(_)
+        | Part::Line
+        | Part::Host(_)
+        | Part::Mcp(_)
+        | Part::Pod(_)
+        | Part::Silent => Fit::No,
     }
 }
 
 /// Whether a glob is about a path: by its whole spelling, from the working directory, or from a grant of the scope.
-fn is_about(by: &Judging<'_>, glob: &str, path: &str) -> Fit {
+pub(super) fn is_about(by: &Judging<'_>, glob: &str, path: &str) -> Fit {
     let mut spellings = vec![path, below(path, by.cwd)];
     spellings.extend(by.scope.allow.iter().map(|rule| below(path, &rule.target)));
-    if is_path(glob, &spellings) || is_path(&format!("{}/**", glob.trim_end_matches('/')), &spellings) {
-        Fit::Yes
-    } else {
-        Fit::No
-    }
+    if is_named(glob, &spellings, true) { Fit::Yes } else { Fit::No }
 }
 
 /// The path from a directory, or nothing if it does not lie below.
@@ -286,19 +291,27 @@ fn below<'p>(path: &'p str, directory: &str) -> &'p str {
 
 /// Whether a glob fits one of these spellings. A glob that is none fits nothing; loading has refused it.
 fn is_path(glob: &str, spellings: &[&str]) -> bool {
+    is_named(glob, spellings, false)
+}
+
+/// The same, with what lies below if that is wanted.
+fn is_named(glob: &str, spellings: &[&str], with_below: bool) -> bool {
     thread_local! {
-        // Compiling one takes longer than a verdict may.
-        static READY: RefCell<HashMap<String, Option<GlobMatcher>>> = RefCell::new(HashMap::new());
+        // Compiling one takes longer than a verdict may. The second of a pair fits what lies below.
+        static READY: RefCell<HashMap<String, Option<[GlobMatcher; 2]>>> = RefCell::new(HashMap::new());
     }
     READY.with_borrow_mut(|ready| {
         if ready.len() >= GLOBS {
             ready.clear();
         }
         if !ready.contains_key(glob) {
-            ready.insert(glob.to_owned(), compile(glob).ok());
+            let below = compile(&format!("{}/**", glob.trim_end_matches('/')));
+            let both = compile(glob).and_then(|at| Ok([at, below?]));
+            ready.insert(glob.to_owned(), both.ok());
         }
-        let matcher = ready.get(glob).and_then(Option::as_ref);
-        matcher.is_some_and(|matcher| spellings.iter().any(|path| !path.is_empty() && matcher.is_match(path)))
+        let Some([at, below]) = ready.get(glob).and_then(Option::as_ref) else { return false };
+        let fits = |path: &&&str| at.is_match(path) || (with_below && below.is_match(path));
+        spellings.iter().filter(|path| !path.is_empty()).any(|path| fits(&path))
     })
 }
 
@@ -357,7 +370,7 @@ fn stays(by: &Judging<'_>, word: &Word) -> bool {
         Word::Known(word) => paths_in(word)
             .all(|path| !path.starts_with('~') && by.reach(&absolute(by.cwd, path)) > Level::None),
         // Only plain globs come here.
-        Word::Unknown(_) => true,
+        Word::Unknown { .. } => true,
     }
 }
 
@@ -375,7 +388,7 @@ pub(crate) enum Opening<'a> {
 pub(crate) fn openings<'a>(by: &Judging<'_>, redirect: &'a Redirect) -> Opening<'a> {
     let path = match &redirect.target {
         Word::Known(path) => absolute(by.cwd, path),
-        Word::Unknown(raw) => return Opening::Unknown(raw),
+        Word::Unknown { raw, .. } => return Opening::Unknown(raw),
     };
     let wanted = if redirect.writes { Level::Write } else { Level::Read };
     let protected = redirect.writes && by.protected(&path).is_some();
@@ -384,5 +397,8 @@ pub(crate) fn openings<'a>(by: &Judging<'_>, redirect: &'a Redirect) -> Opening<
 
 /// Whether a line that cannot be read could hide a command that a rule asks about or denies.
 pub(crate) fn hides_rules(rules: &RuleSet) -> Option<&Placed> {
-    rules.rules.iter().find(|placed| placed.rule.action != Judgement::Allow && placed.rule.command.is_some())
+    rules.rules.iter().find(|placed| {
+        let rule = &placed.rule;
+        rule.action != Judgement::Allow && (rule.command.is_some() || rule.path.is_some())
+    })
 }

@@ -2,7 +2,8 @@
 //!
 //! Here: what a rule is, and how it is spelled in one line. Elsewhere: reading rule files (`file`), writing them
 //! (`append`), which commands a rule is about (`command`, with what is known of commands in `table`), which rules fit
-//! what an action would do (`fit`), the verdict (`crate::judge`), the rule that "always" would write (`propose`), grants
+//! what an action would do (`fit`, with words that may be paths in `mention` and `pattern`, and
+//! what a command may start in `hidden`), the verdict (`crate::judge`), the rule that "always" would write (`propose`), grants
 //! (`grant`).
 
 mod append;
@@ -10,6 +11,9 @@ mod command;
 mod file;
 mod fit;
 mod grant;
+mod hidden;
+mod mention;
+mod pattern;
 mod propose;
 mod table;
 mod word;

@@ -57,9 +57,14 @@ fn rule_for(part: &Part<'_>) -> Option<Rule> {
             let glob = format!("{}/**", globset::escape(directory));
             Some(Rule { tool: Some("Write".to_owned()), path: Some(glob), ..rule })
         }
-        Part::Line | Part::Mentions(_) | Part::Opens(_) | Part::Reads(_) | Part::Pod(_) | Part::Silent => {
-            None
-        }
+        Part::Line
+        | Part::Mentions(_)
+        | Part::MayMention(_)
+        | Part::MayRun(_)
+        | Part::Opens(_)
+        | Part::Reads(_)
+        | Part::Pod(_)
+        | Part::Silent => None,
     }
 }
 

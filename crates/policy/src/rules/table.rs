@@ -27,8 +27,13 @@ struct Known {
     arity: Option<usize>,
     skip: Vec<String>,
     danger: Vec<String>,
+    flags: Vec<String>,
+    plain: bool,
+    whole: bool,
+    launches: bool,
     same: Vec<(String, String)>,
     text: bool,
+    nofiles: bool,
     pattern: bool,
     program: bool,
     runs: bool,
@@ -58,8 +63,13 @@ impl Table {
             ("arity", [number]) => known.arity = Some(number.parse().ok()?),
             ("skip", [_, ..]) => known.skip.extend(values),
             ("danger", [_, ..]) => known.danger.extend(values),
+            ("flags", [_, ..]) => known.flags.extend(values),
+            ("plain", []) => known.plain = true,
+            ("whole", []) => known.whole = true,
+            ("launches", []) => known.launches = true,
             ("same", [a, b]) => known.same.push((a.clone(), b.clone())),
             ("text", []) => known.text = true,
+            ("nofiles", []) => known.nofiles = true,
             ("pattern", []) => known.pattern = true,
             ("program", []) => known.program = true,
             ("runs", []) => known.runs = true,
@@ -68,6 +78,19 @@ impl Table {
             _ => return None,
         }
         Some(())
+    }
+
+    /// The same, and what is known of the program that the words name for another to start: `npx tsc`.
+    fn with_launched<'t>(&'t self, names: &[&str]) -> Vec<&'t Known> {
+        let mut found: Vec<&Known> = self.of(names).collect();
+        let launcher = (1..names.len()).find(|length| {
+            let key = names.get(..*length).unwrap_or_default().join(" ");
+            self.keys.get(&key).is_some_and(|known| known.launches)
+        });
+        if let Some(length) = launcher {
+            found.extend(self.of(names.get(length..).unwrap_or_default()));
+        }
+        found
     }
 
     /// What is known of a command, from its first word on.
@@ -108,7 +131,28 @@ pub(super) fn skipped(names: &[&str], flag: &str) -> Option<usize> {
 
 /// The flags that a rule for the bare words does not vouch for.
 pub(super) fn dangers<'a>(names: &[&str]) -> impl Iterator<Item = &'a str> + use<'a> {
-    TABLE.of(names).flat_map(|known| &known.danger).map(String::as_str)
+    TABLE.with_launched(names).into_iter().flat_map(|known| &known.danger).map(String::as_str)
+}
+
+/// What is known of the flags of a command.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Flags {
+    /// Nothing.
+    Unknown,
+    /// All but the dangerous ones mean what a rule for the command expects.
+    Reviewed,
+    /// Only these do. One that ends with `*` stands for all that begin so.
+    Listed(Vec<&'static str>),
+}
+
+pub(super) fn flags(names: &[&str]) -> Flags {
+    let known = TABLE.with_launched(names);
+    let listed: Vec<&str> = known.iter().flat_map(|known| &known.flags).map(String::as_str).collect();
+    if !listed.is_empty() {
+        return Flags::Listed(listed);
+    }
+    let reviewed = |known: &&Known| known.plain || known.text || known.pattern || !known.danger.is_empty();
+    if known.iter().any(reviewed) { Flags::Reviewed } else { Flags::Unknown }
 }
 
 /// Another spelling of a flag or word that stands behind these names.
@@ -133,6 +177,24 @@ pub(super) fn long_spellings<'a>(names: &[&str], flag: char) -> impl Iterator<It
 /// Whether its words are text: no paths, and no flag that does anything.
 pub(super) fn is_text(names: &[&str]) -> bool {
     TABLE.of(names).any(|known| known.text)
+}
+
+/// Whether its flags are whole words, so that letters behind one dash are never several flags.
+pub(super) fn has_whole_flags(names: &[&str]) -> bool {
+    TABLE.with_launched(names).iter().any(|known| known.whole)
+}
+
+/// Whether it is known what its words are, so that none of them is a command but behind the flags that make it one.
+pub(super) fn is_known(names: &[&str]) -> bool {
+    let known = TABLE.with_launched(names);
+    known.iter().any(|known| {
+        known.nofiles || known.wraps || known.launches || known.program || !known.skip.is_empty()
+    }) || flags(names) != Flags::Unknown
+}
+
+/// Whether its words name no files whose content it would show or take along.
+pub(super) fn takes_no_files(names: &[&str]) -> bool {
+    TABLE.of(names).any(|known| known.nofiles || known.text)
 }
 
 /// Whether its first word that is no flag is a pattern.

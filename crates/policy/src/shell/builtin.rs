@@ -50,16 +50,16 @@ pub(super) fn what(name: &str, words: &[Word], found: &mut Found) -> Option<What
     let known: Vec<Option<&str>> = arguments.iter().map(Word::known).collect();
     Some(match name {
         "eval" => What::line(joined(without_dashes(arguments)), "eval"),
-        "." | "source" => What::unsure(format!("`{name}` runs a file in this very shell")),
+        "." | "source" => sourced(name, arguments, found),
         "command" if known.first().copied().flatten().is_some_and(|word| word == "-v" || word == "-V") => {
             What::default()
         }
         "command" => wrapper::skip(&COMMAND, words),
         "builtin" => What::words(without_dashes(arguments), "builtin"),
-        "exec" => wrapper::skip(&EXEC, words),
+        "exec" => execs(words),
         "trap" => trap(arguments),
         "set" => set(arguments),
-        "shopt" => shopt(arguments),
+        "shopt" => shopt(arguments, found),
         "alias" | "unalias" if !arguments.is_empty() => What::unsure("aliases change what names mean"),
         "enable" => What::unsure("`enable` changes which builtins there are"),
         "hash" if !arguments.is_empty() => What::unsure("`hash` can change which program a name means"),
@@ -96,11 +96,41 @@ pub(super) fn what(name: &str, words: &[Word], found: &mut Found) -> Option<What
         "test" => tests(arguments),
         "[" => tests(arguments.split_last().map_or(&[], |(_, rest)| rest)),
         "cd" | "pushd" | "popd" => {
-            found.moves();
+            found.moves(arguments);
             What::default()
         }
         _ => return None,
     })
+}
+
+/// A script that runs in this very shell: like one that `bash` runs, but what it sets holds for all that follows. Where
+/// the file is none that stands on the disk, what runs cannot be known.
+fn sourced(name: &str, arguments: &[Word], found: &mut Found) -> What {
+    found.forgets();
+    let plain = |file: &str| {
+        let special = ["/dev/", "/proc/", "/run/"].iter().any(|place| file.starts_with(place));
+        !special && !file.starts_with('-') && !file.split('/').any(|part| part == "..")
+    };
+    match arguments.first().and_then(Word::known) {
+        Some(file) if plain(file) => {
+            found
+                .poison(format!("`{name}` runs a file in this very shell, which can change what names mean"));
+            What::opaque(format!("`{name}` runs a file in this very shell"))
+        }
+        _ => What::unsure(format!("`{name}` runs a file in this very shell")),
+    }
+}
+
+/// `exec -a NAME program`: the program is told that it is NAME, and some do what their name says.
+fn execs(words: &[Word]) -> What {
+    let mut what = wrapper::skip(&EXEC, words);
+    let named = words.iter().position(|word| word.known() == Some("-a")).and_then(|at| words.get(at + 1));
+    let Some(Inner::Words { words: inner, .. }) = what.inner.first() else { return what };
+    if let Some(named) = named {
+        let words = std::iter::once(named.clone()).chain(inner.iter().skip(1).cloned()).collect();
+        what.inner.push(Inner::Words { words, assignments: Vec::new(), label: "exec -a".to_owned() });
+    }
+    what
 }
 
 fn without_dashes(arguments: &[Word]) -> &[Word] {
@@ -144,7 +174,8 @@ fn set(arguments: &[Word]) -> What {
     What::default()
 }
 
-fn shopt(arguments: &[Word]) -> What {
+fn shopt(arguments: &[Word], found: &mut Found) -> What {
+    arguments.iter().filter_map(Word::known).for_each(|option| found.globs_find_more(option));
     let harmless = |word: &Word| {
         word.known()
             .is_some_and(|word| matches!(word, "-s" | "-u" | "-q" | "-p") || SHOPT_NAMES.contains(&word))
@@ -160,7 +191,7 @@ fn mapfile(arguments: &[Word], found: &mut Found) -> What {
     let mut what = reads(arguments, "dnOsuCc", found);
     let callback = arguments.iter().position(|word| match word {
         Word::Known(word) => word.starts_with("-C") || (word.starts_with('-') && word.contains('C')),
-        Word::Unknown(_) => true,
+        Word::Unknown { .. } => true,
     });
     if let Some(at) = callback {
         if let Some(line) = arguments.get(at + 1) {
@@ -202,7 +233,7 @@ fn names(words: &[Word], found: &mut Found) -> What {
                 return What::unsure("a subscript is evaluated, which may run commands");
             }
             Some(name) if name.starts_with('-') => {}
-            Some(name) => found.assigned(name, &Word::Unknown(String::new()), false),
+            Some(name) => found.assigned(name, &Word::unknown(""), false),
             None => return What::unsure(format!("which variable is set is not known: {word}")),
         }
     }
@@ -229,7 +260,7 @@ fn evaluates(arguments: &[Word], found: &mut Found) -> What {
 fn exported(arguments: &[Word], found: &mut Found) -> What {
     for name in arguments.iter().filter_map(Word::known) {
         if !name.starts_with('-') && !name.contains('=') {
-            found.assigned(name, &Word::Unknown(String::new()), true);
+            found.assigned(name, &Word::unknown(""), true);
         }
     }
     declared(arguments)
@@ -256,7 +287,7 @@ fn declared(arguments: &[Word]) -> What {
 
 /// Whether a word that is not known begins with a plain `name=`.
 fn names_variable(word: &Word) -> bool {
-    let (Word::Known(text) | Word::Unknown(text)) = word;
+    let (Word::Known(text) | Word::Unknown { raw: text, .. }) = word;
     text.split_once('=').is_some_and(|(name, _)| {
         !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '+')
     })
@@ -268,7 +299,8 @@ fn tests(arguments: &[Word]) -> What {
     if arguments.iter().any(|word| word.known() == Some("-v")) {
         return evaluates();
     }
-    if let Some(word) = arguments.iter().find(|word| matches!(word, Word::Unknown(raw) if !is_one_word(raw)))
+    if let Some(word) =
+        arguments.iter().find(|word| matches!(word, Word::Unknown { raw, .. } if !is_one_word(raw)))
     {
         return What::unsure(format!(
             "`test` is given {word} without quotes, which may become `-v` and run a command"

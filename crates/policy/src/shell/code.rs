@@ -115,6 +115,9 @@ pub(super) fn what(name: &str, words: &[Word]) -> Option<What> {
             What::opaque(format!("`{name}` is an editor, which can run commands"))
         }
         "dd" => What::opaque("`dd` writes where its words say"),
+        "tar" | "gtar" | "bsdtar" => tar(name, words),
+        "yq" | "jq" | "gojq" => query(name, words),
+        "cmake" => native(words),
         "make" | "gmake" if words.iter().any(make_setting) => {
             What::opaque("a variable given to `make` can change what it runs")
         }
@@ -191,14 +194,71 @@ fn obeys(name: &str, options: &[&str], words: &[Word]) -> What {
     }
 }
 
+/// `tar` takes its letters without a dash, too: `tar cfI x ./z .` packs with `./z`; and an archive with a colon in its name
+/// is on another machine, reached by `rsh`.
+fn tar(name: &str, words: &[Word]) -> What {
+    let first = words.get(1).and_then(Word::known).filter(|word| !word.starts_with('-') && word.is_ascii());
+    if let Some(letters) = first.filter(|letters| letters.contains(['I', 'F', 'P', 'C', 'T', 'g', 'X'])) {
+        return What::opaque(format!(
+            "the letters `{letters}` of `{name}` can name a program to run or another place"
+        ));
+    }
+    let remote =
+        |word: &&Word| word.known().is_some_and(|word| word.contains(':') && !word.starts_with("--"));
+    if let Some(word) = words.iter().skip(1).find(remote) {
+        return What::opaque(format!(
+            "`{word}` can be an archive on another machine, which `{name}` reaches by a program"
+        ));
+    }
+    let options = OBEY.iter().find(|(known, _)| *known == name).map_or(&[][..], |(_, options)| *options);
+    if options.is_empty() { What::default() } else { obeys(name, options, words) }
+}
+
+/// What `yq` and `jq` read beside their files: others that the program names, and the environment.
+fn query(name: &str, words: &[Word]) -> What {
+    let ways =
+        ["load", "env(", "envsubst", "$ENV", "env.", "input_filename", "include ", "import ", "system"];
+    let reads = |word: &str| {
+        let environment =
+            word == "env" || word.starts_with("env ") || word.contains("| env") || word.contains("|env");
+        environment || ways.iter().any(|way| word.contains(way))
+    };
+    if let Some(word) = words.iter().skip(1).filter_map(Word::known).find(|word| reads(word)) {
+        return What::opaque(format!(
+            "the program `{word}` of `{name}` can read other files or the environment"
+        ));
+    }
+    let options = OBEY.iter().find(|(known, _)| *known == name).map_or(&[][..], |(_, options)| *options);
+    if options.is_empty() { What::default() } else { obeys(name, options, words) }
+}
+
+/// What `cmake --build` hands to `make` or `ninja` behind `--`.
+fn native(words: &[Word]) -> What {
+    let handed = words.iter().skip_while(|word| word.known() != Some("--")).skip(1);
+    let plain = |word: &str| {
+        matches!(word, "-k" | "-s" | "-v" | "VERBOSE=1")
+            || word.strip_prefix("-j").is_some_and(|rest| rest.bytes().all(|b| b.is_ascii_digit()))
+            || word.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_')
+    };
+    for word in handed {
+        if !word.known().is_some_and(plain) {
+            return What::opaque(format!(
+                "`{word}` is for the program that builds, where it can change what runs"
+            ));
+        }
+    }
+    What::default()
+}
+
 fn make_setting(word: &Word) -> bool {
     let text = match word {
-        Word::Known(text) | Word::Unknown(text) => text,
+        Word::Known(text) | Word::Unknown { raw: text, .. } => text,
     };
     text.split_once('=').is_some_and(|(name, _)| {
         let name = name.trim_end_matches([':', '+', '?', '!']);
         !name.is_empty()
-            && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
+            && name.chars().all(|c| c.is_ascii_alphanumeric() || "_.-".contains(c))
+            && !name.starts_with('-')
             && !matches!(name, "V" | "VERBOSE" | "DEBUG" | "RELEASE")
     })
 }

@@ -163,13 +163,13 @@ impl Parser<'_, '_> {
                 values.extend(token.into_words());
             }
         } else {
-            values.push(Word::Unknown("$@".to_owned()));
+            values.push(Word::unknown("$@"));
         }
         for value in &values {
             self.found.assigned(&variable, value, false);
         }
         if selects {
-            self.found.assigned(&variable, &Word::Unknown(String::new()), false);
+            self.found.assigned(&variable, &Word::unknown(""), false);
         }
         self.blanks();
         if self.byte(0) == Some(b';') && self.byte(1) != Some(b';') {

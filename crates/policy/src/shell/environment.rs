@@ -1,6 +1,8 @@
 //! Variables that change what a command does. Handed over to a command, only names of the short list are harmless; of
 //! those that stay inside the shell, the names that shells and programs are known to obey are poison.
 
+use super::Word;
+
 /// Variables that may be handed to any command: they change how it speaks, not what it runs.
 const HARMLESS: &[&str] = &[
     "CARGO_INCREMENTAL",
@@ -203,6 +205,29 @@ const POISON_SUFFIXES: &[&str] = &[
     "_proxy", "_PROXY", "PAGER", "EDITOR", "_OPTS", "_OPTIONS", "_WRAPPER", "_RUNNER", "_LINKER", "_ASKPASS",
     "_PRELOAD",
 ];
+
+/// Variables whose value is a file or a line that some shell runs, or another program for a name: with one of them a line
+/// can run what it does not say.
+const HIDING: &[&str] = &[
+    "BASH_ALIASES",
+    "BASH_CMDS",
+    "BASH_ENV",
+    "BASH_LOADABLES_PATH",
+    "BASH_XTRACEFD",
+    "LD_AUDIT",
+    "LD_PRELOAD",
+    "PROMPT_COMMAND",
+    "ZDOTDIR",
+];
+
+/// Whether a variable can make a shell run what the line does not say. Prompts do where their value holds a substitution.
+pub(super) fn hides(name: &str, value: &Word) -> bool {
+    let (Word::Known(text) | Word::Unknown { raw: text, .. }) = value;
+    let prompt = matches!(name, "PS0" | "PS1" | "PS2" | "PS4");
+    HIDING.contains(&name)
+        || name.starts_with("BASH_FUNC_")
+        || (prompt && (value.known().is_none() || ["$(", "${", "`"].iter().any(|begin| text.contains(begin))))
+}
 
 /// Whether a command that gets this variable does the same as without it.
 pub fn harmless_name(name: &str) -> bool {

@@ -1,7 +1,9 @@
 //! What `$` and backticks begin: substitutions, parameters, `$'…'`. Commands inside them are read where they stand.
 
 use super::Word;
+use super::listing;
 use super::parse::{Parser, Read, read_nested, stop};
+use super::shape::{Atom, Hole, Shape};
 use super::word::Spelling;
 
 impl Parser<'_, '_> {
@@ -11,22 +13,22 @@ impl Parser<'_, '_> {
             Some(b'(') if self.byte(2) == Some(b'(') => {
                 self.pos += 3;
                 self.arithmetic("))")?;
-                spelling.unknown();
+                spelling.hole(Hole::Number, in_double);
             }
             Some(b'(') => {
                 self.pos += 2;
-                self.substitution("$( )")?;
-                spelling.unknown();
+                let printed = self.substitution("$( )")?;
+                spelling.hole(Hole::Output(printed), in_double);
             }
             Some(b'[') => {
                 self.pos += 2;
                 self.arithmetic("]")?;
-                spelling.unknown();
+                spelling.hole(Hole::Number, in_double);
             }
             Some(b'{') => {
                 self.pos += 2;
-                self.nested("${ }", |parser| parser.parameter(in_double))?;
-                spelling.unknown();
+                let hole = self.nested("${ }", |parser| parser.parameter(in_double))?;
+                spelling.hole(hole, in_double);
             }
             Some(b'\'') if !in_double => {
                 self.pos += 1;
@@ -40,15 +42,16 @@ impl Parser<'_, '_> {
             Some(b'\\') if self.byte(2) == Some(b'\n') => return stop("`$` is continued on the next line"),
             Some(b) if b.is_ascii_alphabetic() || b == b'_' => {
                 self.pos += 1;
-                self.name();
+                let name = self.name();
                 if self.byte(0) == Some(b'\\') && self.byte(1) == Some(b'\n') {
                     return stop("the name of a variable is continued on the next line");
                 }
-                spelling.unknown();
+                spelling.hole(Hole::Variable { name, cut: false, bare: true }, in_double);
             }
-            Some(b'0'..=b'9' | b'@' | b'*' | b'#' | b'?' | b'-' | b'$' | b'!') => {
+            Some(b @ (b'0'..=b'9' | b'@' | b'*' | b'#' | b'?' | b'-' | b'$' | b'!')) => {
                 self.pos += 2;
-                spelling.unknown();
+                let number = matches!(b, b'#' | b'?' | b'$' | b'!');
+                spelling.hole(if number { Hole::Number } else { Hole::Anything }, in_double);
             }
             _ => {
                 self.pos += 1;
@@ -66,8 +69,9 @@ impl Parser<'_, '_> {
         self.slice(start, self.pos).to_owned()
     }
 
-    /// The commands of `$( … )`, `<( … )` and their like, behind the opening parenthesis.
-    pub(super) fn substitution(&mut self, what: &str) -> Read<()> {
+    /// The commands of `$( … )`, `<( … )` and their like, behind the opening parenthesis, and what they print.
+    pub(super) fn substitution(&mut self, what: &str) -> Read<Shape> {
+        let before = self.found.counts();
         self.nested(what, |parser| {
             parser.list()?;
             if parser.byte(0) != Some(b')') {
@@ -75,11 +79,21 @@ impl Parser<'_, '_> {
             }
             parser.pos += 1;
             Ok(())
-        })
+        })?;
+        Ok(self.printed_since(before))
+    }
+
+    /// What the commands since then print. Files that the shell opens for them may say anything.
+    pub(super) fn printed_since(&self, (commands, redirects): (usize, usize)) -> Shape {
+        if self.found.line.redirects.len() > redirects {
+            return Shape::anything();
+        }
+        listing::printed(self.found.line.commands.get(commands..).unwrap_or_default())
     }
 
     /// The commands between backticks. With backslashes in them the text is another one than stands here.
-    pub(super) fn backticks(&mut self, in_double: bool) -> Read<()> {
+    pub(super) fn backticks(&mut self, in_double: bool) -> Read<Shape> {
+        let before = self.found.counts();
         let start = self.pos + 1;
         let mut at = start;
         let mut text = String::new();
@@ -121,11 +135,12 @@ impl Parser<'_, '_> {
             read?;
         }
         self.pos = close + 1;
-        Ok(())
+        Ok(self.printed_since(before))
     }
 
     /// What stands behind `${`, and the closing brace.
-    fn parameter(&mut self, in_double: bool) -> Read<()> {
+    fn parameter(&mut self, in_double: bool) -> Read<Hole> {
+        let counts = self.byte(0) == Some(b'#') && self.byte(1) != Some(b'}');
         let indirect = self.byte(0) == Some(b'!');
         if indirect || (self.byte(0) == Some(b'#') && self.byte(1) != Some(b'}')) {
             self.pos += 1;
@@ -141,12 +156,14 @@ impl Parser<'_, '_> {
                 _ => return stop("`${` without the name of a variable"),
             }
         }
-        if self.byte(0) == Some(b'[') {
+        let element = self.byte(0) == Some(b'[');
+        if element {
             self.pos += 1;
             if (self.starts("@]") || self.starts("*]")) && !name.is_empty() {
                 self.pos += 2;
                 if indirect {
-                    return self.rest_of_parameter(in_double);
+                    self.rest_of_parameter(in_double)?;
+                    return Ok(Hole::Anything);
                 }
             } else {
                 self.arithmetic("]")?;
@@ -156,7 +173,19 @@ impl Parser<'_, '_> {
             self.found.unsure(format!("`${{!{name}}}` evaluates what `{name}` names"));
         }
         self.operator(&name)?;
-        self.rest_of_parameter(in_double)
+        let cuts = match self.byte(0) {
+            Some(b'}') => Some(false),
+            Some(b'%' | b'#' | b'^' | b',') => Some(true),
+            Some(b':') if self.byte(1).is_some_and(|b| b.is_ascii_digit() || b == b' ') => Some(true),
+            _ => None,
+        };
+        self.rest_of_parameter(in_double)?;
+        let plain = !indirect && !element && name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
+        Ok(match cuts {
+            _ if counts => Hole::Number,
+            Some(cut) if plain => Hole::Variable { name, cut, bare: false },
+            _ => Hole::Anything,
+        })
     }
 
     /// Operators that assign, evaluate, or run what a value says.
@@ -165,7 +194,7 @@ impl Parser<'_, '_> {
         if rest.starts_with("@P") {
             self.found.unsure(format!("`${{{name}@P}}` runs what the value of `{name}` says"));
         } else if rest.starts_with('=') || rest.starts_with(":=") {
-            self.found.assigned(name, &Word::Unknown(String::new()), false);
+            self.found.assigned(name, &Word::unknown(""), false);
         } else if let Some(offset) = rest.strip_prefix(':')
             && !offset.starts_with(['-', '+', '?', '='])
         {
@@ -221,7 +250,7 @@ impl Parser<'_, '_> {
                 '\'' => return Ok(()),
                 '\\' => match self.escape()? {
                     Some(c) => spelling.text.push((c, true)),
-                    None => spelling.unknown(),
+                    None => spelling.hole(Hole::Output(Shape::of(Atom::Any)), true),
                 },
                 c => spelling.text.push((c, true)),
             }

@@ -2,7 +2,7 @@
 
 use super::runs::{Inner, What, joined};
 use super::wrapper::{Spec, guess, reach, skip};
-use super::{Word, builtin};
+use super::{Shape, Word, builtin, listing};
 
 /// Programs that run something which their words do not show well enough.
 const UNSEEN: &[&str] = &[
@@ -88,14 +88,14 @@ const COUSINS: &[&str] =
 const STRANGERS: &[&str] =
     &["zsh", "fish", "csh", "tcsh", "elvish", "nu", "xonsh", "pwsh", "powershell", "rc", "es", "osh", "ysh"];
 /// What a command runs in a way of its own, if the name is one.
-pub(super) fn what(name: &str, words: &[Word]) -> Option<What> {
+pub(super) fn what(name: &str, words: &[Word], input: Option<&Shape>) -> Option<What> {
     if name == "env" && words.iter().any(splits) {
         return Some(env_splits(words));
     }
-    if SHELLS.contains(&name) || COUSINS.contains(&name) || STRANGERS.contains(&name) {
+    if is_shell(name) {
         return Some(shell(name, words));
     }
-    if UNSEEN.contains(&name) {
+    if UNSEEN.contains(&name) || is_loader(name) {
         let rest = words.get(1..).unwrap_or_default();
         if matches!(rest, [Word::Known(only)] if only == "--version" || only == "--help") {
             return None;
@@ -113,7 +113,7 @@ pub(super) fn what(name: &str, words: &[Word]) -> Option<What> {
     }
     Some(match name {
         "npx" | "bunx" | "uvx" | "pipx" => runner_words(name, words.get(1..).unwrap_or_default(), 0),
-        "xargs" => xargs(words),
+        "xargs" => xargs(words, input),
         "find" => find(words),
         "fd" | "fdfind" => fd(words),
         "flock" => flock(words),
@@ -125,6 +125,18 @@ pub(super) fn what(name: &str, words: &[Word]) -> Option<What> {
         "docker" | "podman" | "nerdctl" | "kubectl" | "oc" => container(name, words),
         _ => return None,
     })
+}
+
+/// Whether a program is a shell.
+pub(super) fn is_shell(name: &str) -> bool {
+    SHELLS.contains(&name) || COUSINS.contains(&name) || STRANGERS.contains(&name)
+}
+
+/// The loader of programs under its many names: `ld-linux-x86-64.so.2`, `ld-musl-x86_64.so.1`.
+fn is_loader(name: &str) -> bool {
+    ["ld-linux", "ld-musl", "ld.so", "ld64.so", "ld-2", "ld-uClibc"]
+        .iter()
+        .any(|begin| name.starts_with(begin))
 }
 
 /// `env -S 'words'`: splits them in a way of its own.
@@ -237,12 +249,14 @@ const XARGS: Spec = Spec {
 };
 
 /// `xargs command …`: more words come from its input; with `-I` they may stand anywhere.
-fn xargs(words: &[Word]) -> What {
+fn xargs(words: &[Word], input: Option<&Shape>) -> What {
     let (at, _) = match reach(&XARGS, words) {
         Ok(reached) => reached,
         Err(reason) => return guess("xargs", words).and_unsure(reason),
     };
     let options = words.get(1..at).unwrap_or_default();
+    let from_file = |word: &Word| word.known().is_none_or(|w| w.starts_with("-a") || w.starts_with("--arg"));
+    let input = input.filter(|_| !options.iter().any(from_file)).cloned().unwrap_or_else(Shape::anything);
     let mut replace = None;
     for (index, word) in options.iter().filter_map(Word::known).enumerate() {
         if let Some(text) = word.strip_prefix("-I") {
@@ -262,11 +276,11 @@ fn xargs(words: &[Word]) -> What {
                 if let Word::Known(text) = word
                     && text.contains(mark.as_str())
                 {
-                    *word = Word::Unknown(text.clone());
+                    *word = Word::Unknown { raw: text.clone(), shape: Shape::put_in(text, mark, &input) };
                 }
             }
         }
-        None => inner.push(Word::Unknown("…".to_owned())),
+        None => inner.push(Word::Unknown { raw: "…".to_owned(), shape: input }),
     }
     What::words(&inner, "xargs")
 }
@@ -274,6 +288,7 @@ fn xargs(words: &[Word]) -> What {
 /// `find … -exec command ;`.
 fn find(words: &[Word]) -> What {
     let mut what = What::default();
+    let names = listing::found(words);
     let mut at = 1;
     while let Some(word) = words.get(at) {
         if matches!(word.known(), Some("-exec" | "-execdir" | "-ok" | "-okdir")) {
@@ -281,7 +296,7 @@ fn find(words: &[Word]) -> What {
             let rest = words.get(at + 1..).unwrap_or_default();
             let length =
                 rest.iter().position(|word| matches!(word.known(), Some(";" | "+"))).unwrap_or(rest.len());
-            let command: Vec<Word> = rest.iter().take(length).map(placeholder).collect();
+            let command: Vec<Word> = rest.iter().take(length).map(|word| placeholder(word, &names)).collect();
             if length == rest.len() {
                 what = what.and_unsure("`find -exec` has no end");
             }
@@ -291,7 +306,7 @@ fn find(words: &[Word]) -> What {
             at += length + 1;
         }
         if word.known().is_none()
-            && !matches!(word, Word::Unknown(raw) if raw.starts_with(['"', '~', '*', '.', '/']))
+            && !matches!(word, Word::Unknown { raw, .. } if raw.starts_with(['"', '~', '*', '.', '/']))
         {
             what = what.and_opaque("a word that is not known may be `-exec` or `-delete`");
         }
@@ -301,9 +316,11 @@ fn find(words: &[Word]) -> What {
 }
 
 /// A word into which another program puts a name.
-fn placeholder(word: &Word) -> Word {
+fn placeholder(word: &Word, names: &Shape) -> Word {
     match word {
-        Word::Known(text) if text.contains("{}") => Word::Unknown(text.clone()),
+        Word::Known(text) if text.contains("{}") => {
+            Word::Unknown { raw: text.clone(), shape: Shape::put_in(text, "{}", names) }
+        }
         word => word.clone(),
     }
 }
@@ -315,11 +332,18 @@ fn fd(words: &[Word]) -> What {
     };
     match words.iter().position(starts) {
         Some(at) => {
-            let command: Vec<Word> =
-                words.get(at + 1..).unwrap_or_default().iter().map(placeholder).collect();
+            let options = words.get(..at).unwrap_or_default();
+            let hidden = options.iter().any(|word| word.known().is_none_or(listing::shows_hidden));
+            let found = if hidden { Shape::anything() } else { Shape::nothing() };
+            let command: Vec<Word> = words
+                .get(at + 1..)
+                .unwrap_or_default()
+                .iter()
+                .map(|word| placeholder(word, &found))
+                .collect();
             let ends = command.iter().position(|word| word.known() == Some(";")).unwrap_or(command.len());
             let mut command = command.get(..ends).unwrap_or_default().to_vec();
-            command.push(Word::Unknown("…".to_owned()));
+            command.push(Word::Unknown { raw: "…".to_owned(), shape: found });
             What::words(&command, "fd -x")
         }
         None if words.iter().filter_map(Word::known).any(|w| {

@@ -3,7 +3,7 @@
 //! Here: the words of it and `read`. Elsewhere in this directory: the grammar (`parse`, `simple`, `compound`,
 //! `redirect`, `word`, `expand`, `brace`), what a command does with its words (`runs`, `builtin`, `wrapper`, `launch`,
 //! `code`, `git`), environments that change what a name
-//! means (`environment`), the second reading by tree-sitter (`tree`). What a line hides is brought to light; what cannot
+//! means (`environment`), what a word that is not known can become (`shape`, `listing`), the second reading by tree-sitter (`tree`). What a line hides is brought to light; what cannot
 //! be known makes the line unsure, and an unsure line is never allowed by a rule. Invariants, kept by `shell_bash`
 //! against a real bash: a sure line runs nothing that is not listed, and its known words are what bash hands over.
 
@@ -17,10 +17,12 @@ mod expand;
 mod found;
 mod git;
 mod launch;
+mod listing;
 mod look;
 mod parse;
 mod redirect;
 mod runs;
+mod shape;
 mod simple;
 mod tree;
 mod word;
@@ -29,6 +31,8 @@ mod wrapper;
 use std::fmt;
 
 pub use environment::{harmless_name, poisons};
+pub(crate) use shape::Atom;
+pub use shape::Shape;
 
 /// The longest line that is read; a longer one is unsure.
 pub const LINE_BYTES: usize = 64 * 1024;
@@ -47,6 +51,8 @@ pub struct Line {
     pub commands: Vec<Command>,
     /// Files that the shell itself would open, of all commands.
     pub redirects: Vec<Redirect>,
+    /// Directories into which the line changes, as far as they are known, from where it begins.
+    pub directories: Vec<String>,
     /// Why it cannot be said what the line would run; then nothing allows it.
     pub unsure: Option<String>,
     /// It is no line that a shell could read to its end, or none that shows itself as it is: then a person is asked,
@@ -73,8 +79,9 @@ pub struct Command {
 pub enum Word {
     /// Exactly this.
     Known(String),
-    /// Depends on a variable, a substitution, a glob …; as it is written. May become no word, or several.
-    Unknown(String),
+    /// Depends on a variable, a substitution, a glob …: as it is written, and what it can become. May become no word, or
+    /// several.
+    Unknown { raw: String, shape: Shape },
 }
 
 /// A file that the shell opens for a command.
@@ -85,11 +92,16 @@ pub struct Redirect {
 }
 
 impl Word {
+    /// A word that can become anything.
+    pub fn unknown(raw: impl Into<String>) -> Word {
+        Word::Unknown { raw: raw.into(), shape: Shape::anything() }
+    }
+
     /// The word, if it is known.
     pub fn known(&self) -> Option<&str> {
         match self {
             Word::Known(word) => Some(word),
-            Word::Unknown(_) => None,
+            Word::Unknown { .. } => None,
         }
     }
 }
@@ -142,7 +154,7 @@ impl fmt::Display for Word {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Word::Known(word) => f.write_str(&look::quoted(word)),
-            Word::Unknown(raw) => f.write_str(&look::visible(raw)),
+            Word::Unknown { raw, .. } => f.write_str(&look::visible(raw)),
         }
     }
 }

@@ -61,6 +61,8 @@ pub(super) struct Parser<'t, 'f> {
     pub(super) original: bool,
     /// What the command before the pipe prints, if that is known.
     pub(super) piped: Option<String>,
+    /// How many commands and redirections there were before the pipeline, where the output of some comes through a pipe.
+    pub(super) pipe: Option<(usize, usize)>,
     /// Commands and here-documents of the innermost substitution. Bash writes a substitution anew before it runs it, and
     /// loses separators behind a here-document.
     pub(super) here: Here,
@@ -102,6 +104,7 @@ fn read_text(text: &str, found: &mut Found, inside: Vec<String>, original: bool)
         heredocs: Vec::new(),
         original,
         piped: None,
+        pipe: None,
         here: Here::default(),
     };
     let outcome = parser.whole();
@@ -134,9 +137,7 @@ impl Parser<'_, '_> {
                 .split([' ', '\t', '\r'])
                 .filter(|word| !word.is_empty())
                 .map(|word| match word.trim_matches(['"', '\'']) {
-                    word if word.contains(['$', '\\', '"', '\'', '*', '?', '[', '~']) => {
-                        Word::Unknown(word.to_owned())
-                    }
+                    word if word.contains(['$', '\\', '"', '\'', '*', '?', '[', '~']) => Word::unknown(word),
                     word => Word::Known(word.to_owned()),
                 })
                 .collect();
@@ -313,6 +314,8 @@ impl Parser<'_, '_> {
 
     pub(super) fn pipeline(&mut self) -> Read<()> {
         self.piped = None;
+        let counts = self.found.counts();
+        let outer = self.pipe.take();
         loop {
             self.blanks();
             match self.reserved() {
@@ -331,9 +334,11 @@ impl Parser<'_, '_> {
                 (Some(b'|'), _) => self.pos += 1,
                 _ => break,
             }
+            self.pipe = Some(counts);
             self.newlines()?;
         }
         self.piped = None;
+        self.pipe = outer;
         Ok(())
     }
 

@@ -72,6 +72,12 @@ pub(super) fn command(found: &mut Found, mut command: Command) -> Read<Option<Ve
         let reason = format!("`{name}=` before it can change what it does");
         command.opaque = Some(reason);
     }
+    let hides = |(variable, value): &&(String, Word)| {
+        environment::hides(variable, value) || (variable == "ENV" && launch::is_shell(&name))
+    };
+    if let Some((variable, _)) = command.assignments.iter().find(hides) {
+        found.unsure(format!("`{variable}=` can make a shell run what the line does not say"));
+    }
     if command.opaque.is_none() {
         command.opaque = what.opaque;
     }
@@ -120,7 +126,7 @@ fn what(name: &str, words: &[Word], found: &mut Found) -> What {
         return git::what(words);
     }
     builtin::what(name, words, found)
-        .or_else(|| launch::what(name, words))
+        .or_else(|| launch::what(name, words, found.input.as_ref()))
         .or_else(|| wrapper::what(name, words))
         .or_else(|| code::what(name, words))
         .unwrap_or_default()
@@ -135,7 +141,7 @@ fn inner(found: &mut Found, inner: Inner, inside: &[String]) -> Read<Option<Vec<
             read_nested(&text, found, within(label));
             Ok(None)
         }
-        Inner::Line { text: Word::Unknown(raw), label } => {
+        Inner::Line { text: Word::Unknown { raw, .. }, label } => {
             found.unsure(format!("`{label}` runs a line that is not known before it runs: {raw}"));
             // What can be seen of it is for rules that deny.
             read_nested(raw.trim_matches('"'), found, within(label));
@@ -176,7 +182,7 @@ pub(super) fn joined(words: &[Word]) -> Word {
         Some(known) => Word::Known(known.join(" ")),
         None => {
             let raw: Vec<String> = words.iter().map(Word::to_string).collect();
-            Word::Unknown(raw.join(" "))
+            Word::unknown(raw.join(" "))
         }
     }
 }

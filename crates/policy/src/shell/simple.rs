@@ -2,7 +2,7 @@
 
 use super::parse::{Parser, Read, is_reserved_word, read_nested, stop};
 use super::word::{Mode, Token};
-use super::{Command, Word, builtin, runs};
+use super::{Command, Shape, Word, builtin, runs};
 
 /// A simple command as it is being read.
 #[derive(Debug, Default)]
@@ -136,6 +136,7 @@ impl Parser<'_, '_> {
         let printed = self.piped.take();
         let Some(first) = simple.words.first() else { return Ok(()) };
         self.begins(first.start);
+        self.found.input = self.input(&simple, heredocs);
         let command = Command {
             assignments: simple.all_assignments(),
             words: simple.words.into_iter().flat_map(Token::into_words).collect(),
@@ -167,6 +168,18 @@ impl Parser<'_, '_> {
         }
         self.script(printed.as_deref(), shell);
         Ok(())
+    }
+
+    /// What a command gets on its standard input, as far as the line says.
+    fn input(&self, simple: &Simple, heredocs: usize) -> Option<Shape> {
+        let reads = |token: &Token| token.known.as_deref().is_some_and(|word| word.ends_with("xargs"));
+        if !simple.words.iter().any(reads) {
+            return None;
+        }
+        if simple.odd_input || simple.inputs > 0 || self.heredocs.len() > heredocs {
+            return simple.herestring.as_ref()?.as_deref().map(Shape::words);
+        }
+        self.pipe.map(|pipe| self.printed_since(pipe))
     }
 
     /// What a shell reads from its standard input, if that is known.

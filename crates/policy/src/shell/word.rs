@@ -5,6 +5,7 @@ use super::Word;
 use super::brace;
 use super::look::is_foreign_space;
 use super::parse::{Parser, Read, stop};
+use super::shape::{Hole, Piece, Shape};
 
 /// Where a word stands, as far as that changes how it is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,13 +29,15 @@ pub(super) struct Token {
     pub(super) assigned: Option<(String, Word)>,
     /// What braces make of it: other words in its place.
     pub(super) several: Option<Vec<String>>,
+    /// What it can become, if it is not known.
+    pub(super) shape: Option<Shape>,
 }
 
 impl Token {
     pub(super) fn into_word(self) -> Word {
         match self.known {
             Some(known) => Word::Known(known),
-            None => Word::Unknown(self.raw),
+            None => Word::Unknown { raw: self.raw, shape: self.shape.unwrap_or_else(Shape::anything) },
         }
     }
 
@@ -58,11 +61,20 @@ pub(super) struct Spelling {
     braces: bool,
     /// An unquoted glob character was seen.
     globs: bool,
+    /// What stands before a character, or at the end, and is not known; and whether it is quoted.
+    holes: Vec<(usize, Hole, bool)>,
 }
 
 impl Spelling {
     pub(super) fn new() -> Spelling {
-        Spelling { text: Vec::new(), known: true, plain: true, braces: false, globs: false }
+        Spelling {
+            text: Vec::new(),
+            known: true,
+            plain: true,
+            braces: false,
+            globs: false,
+            holes: Vec::new(),
+        }
     }
 
     pub(super) fn quoted(&mut self, text: &str) {
@@ -70,9 +82,24 @@ impl Spelling {
         self.text.extend(text.chars().map(|c| (c, true)));
     }
 
-    pub(super) fn unknown(&mut self) {
+    /// Something that is not known stands here.
+    pub(super) fn hole(&mut self, hole: Hole, quoted: bool) {
         self.known = false;
         self.plain = false;
+        self.holes.push((self.text.len(), hole, quoted));
+    }
+
+    /// The characters and what stands between them.
+    fn pieces(&self) -> Vec<Piece> {
+        let mut holes = self.holes.iter().peekable();
+        let mut pieces = Vec::with_capacity(self.text.len() + self.holes.len());
+        for at in 0..=self.text.len() {
+            while let Some((_, hole, quoted)) = holes.next_if(|(place, ..)| *place == at) {
+                pieces.push(Piece::Hole(hole.clone(), *quoted));
+            }
+            pieces.extend(self.text.get(at).map(|(letter, quoted)| Piece::Char(*letter, *quoted)));
+        }
+        pieces
     }
 }
 
@@ -97,7 +124,7 @@ impl Parser<'_, '_> {
                     let what = if byte == b'<' { "<( )" } else { ">( )" };
                     self.pos += 2;
                     self.substitution(what)?;
-                    spelling.unknown();
+                    spelling.hole(Hole::Pipe, true);
                 }
                 _ => self.piece(byte, &mut spelling)?,
             }
@@ -128,8 +155,9 @@ impl Parser<'_, '_> {
         if spelling.text.iter().any(foreign) {
             self.found.unsure("a character outside quotes looks like a space and is none");
         }
+        let shape = (!known && several.is_none()).then(|| Shape::of_pieces(&spelling.pieces(), expands));
         let known = known.then(|| spelling.text.iter().map(|(c, _)| *c).collect());
-        Token { start, known, raw, plain: spelling.plain, assigned: None, several }
+        Token { start, known, raw, plain: spelling.plain, assigned: None, several, shape }
     }
 
     /// One character or quoted part of a word.
@@ -154,8 +182,8 @@ impl Parser<'_, '_> {
             }
             b'$' => self.dollar(spelling, false)?,
             b'`' => {
-                self.backticks(false)?;
-                spelling.unknown();
+                let printed = self.backticks(false)?;
+                spelling.hole(Hole::Output(printed), false);
             }
             _ => {
                 let Some(c) = self.character(0) else { return stop("the text ends inside a character") };
@@ -164,7 +192,8 @@ impl Parser<'_, '_> {
                     '*' | '?' | '[' => spelling.globs = true,
                     '{' => spelling.braces = true,
                     '~' if tilde(&spelling.text) => {
-                        spelling.known = false;
+                        spelling.hole(Hole::Home, false);
+                        return Ok(());
                     }
                     _ => {}
                 }
@@ -217,8 +246,8 @@ impl Parser<'_, '_> {
             },
             b'$' => self.dollar(spelling, true)?,
             b'`' => {
-                self.backticks(true)?;
-                spelling.unknown();
+                let printed = self.backticks(true)?;
+                spelling.hole(Hole::Output(printed), true);
             }
             _ => {
                 let Some(c) = self.character(0) else { return stop("the text ends inside a character") };
@@ -235,6 +264,7 @@ impl Parser<'_, '_> {
         while let Some(byte) = self.byte(0) {
             self.in_double(byte, &mut spelling)?;
             spelling.text.clear();
+            spelling.holes.clear();
         }
         Ok(())
     }
@@ -296,6 +326,7 @@ impl Parser<'_, '_> {
                 plain: false,
                 assigned: None,
                 several: None,
+                shape: None,
             }
         } else {
             let mut spelling = Spelling::new();
@@ -306,7 +337,7 @@ impl Parser<'_, '_> {
                     b'<' | b'>' => {
                         self.pos += 2;
                         self.substitution("<( )")?;
-                        spelling.unknown();
+                        spelling.hole(Hole::Pipe, true);
                     }
                     _ => self.piece(byte, &mut spelling)?,
                 }
@@ -319,9 +350,13 @@ impl Parser<'_, '_> {
         let known = value.known.as_ref().map(|value| format!("{left}{value}"));
         let value = match value.known {
             Some(value) if !appends => Word::Known(value),
-            _ => Word::Unknown(self.slice(value_start, self.pos).to_owned()),
+            _ => Word::Unknown {
+                raw: self.slice(value_start, self.pos).to_owned(),
+                shape: value.shape.filter(|_| !appends).unwrap_or_else(Shape::anything),
+            },
         };
-        Ok(Some(Token { start, known, raw, plain: false, assigned: Some((name, value)), several: None }))
+        let assigned = Some((name, value));
+        Ok(Some(Token { start, known, raw, plain: false, assigned, several: None, shape: None }))
     }
 
     /// A name that goes on behind a continued line and then assigns: nobody writes that.

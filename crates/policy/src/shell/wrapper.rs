@@ -171,7 +171,7 @@ pub(super) fn reach(spec: &Spec, words: &[Word]) -> Result<Reached, String> {
         }
         at += 1;
     }
-    if let Some(Word::Unknown(raw)) = words.get(at)
+    if let Some(Word::Unknown { raw, .. }) = words.get(at)
         && spec.assigns
     {
         return Err(format!("`{}` is given `{raw}`, which is not known", spec.name));

@@ -6,6 +6,7 @@
 #![expect(clippy::disallowed_methods, reason = "a test may start bash and look at its surroundings")]
 
 mod made;
+mod programs;
 mod wrappers;
 
 use std::fmt::Write as _;
@@ -101,7 +102,7 @@ fn fits(words: &[Word], call: &[String]) -> bool {
     match words.split_first() {
         None => call.is_empty(),
         Some((Word::Known(word), rest)) => call.first() == Some(word) && fits(rest, &call[1..]),
-        Some((Word::Unknown(_), rest)) => (0..=call.len()).any(|taken| fits(rest, &call[taken..])),
+        Some((Word::Unknown { .. }, rest)) => (0..=call.len()).any(|taken| fits(rest, &call[taken..])),
     }
 }
 
