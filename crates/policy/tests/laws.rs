@@ -227,6 +227,9 @@ fn what_is_proposed_allows_and_is_never_bare() {
         ("pytest tests", "pytest"),
         ("RUST_LOG=x cargo test", "cargo test"),
         ("ls > out", "ls"),
+        ("mytool build x", "mytool"),
+        ("mytool build --release x", "mytool build --release"),
+        ("mytool --fast", "mytool --fast"),
     ] {
         let rule = allow(&none, &bash(line));
         assert_eq!(rule.and_then(|rule| rule.command).as_deref(), Some(wanted), "{line}");

@@ -13,6 +13,9 @@ use super::pattern::{Token, meet, spelled};
 use super::table;
 use super::word::{is_harmless, is_plain_glob, is_single, plain_program};
 
+/// How many words a proposed rule has at most.
+const PROPOSED: usize = 8;
+
 /// Whether a rule is about something.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Fit {
@@ -485,7 +488,7 @@ fn is_assignment(word: &str) -> bool {
 }
 
 /// The first words of a command that would name it in a rule, and whether a rule may be proposed for it.
-pub(super) fn proposable(command: &Command) -> Option<Vec<&str>> {
+pub(super) fn proposable(command: &Command, with_flags: bool) -> Option<Vec<&str>> {
     if command.opaque.is_some() {
         return None;
     }
@@ -494,5 +497,13 @@ pub(super) fn proposable(command: &Command) -> Option<Vec<&str>> {
     let alone = names.len() < 2 && (table::runs(first) || table::arity(&names) > 1);
     let alone = alone || table::wraps(first);
     let dangerous = table::dangers(&names).any(|danger| danger == "*");
-    (!first.contains('/') && !alone && !dangerous && !table::is_grave(&names)).then_some(names)
+    if first.contains('/') || alone || dangerous || table::is_grave(&names) {
+        return None;
+    }
+    if !with_flags {
+        return Some(names);
+    }
+    let strange = |word: &Word| is_strange_flag(&names, word, &[]);
+    let last = command.words.iter().rposition(strange).filter(|last| *last < PROPOSED)?;
+    command.words.iter().take(last + 1).map(Word::known).collect()
 }

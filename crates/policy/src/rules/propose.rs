@@ -20,34 +20,42 @@ pub fn propose(by: &Judging<'_>, action: &Action) -> Option<Rule> {
     if judge_line(by, action, line).outcome != Judgement::Ask {
         return None;
     }
-    let rule = candidate(by, action, line)?;
+    [false, true].into_iter().find_map(|with_flags| {
+        let rule = candidate(by, action, line, with_flags)?;
+        allows_it(by, action, line, &rule).then_some(rule)
+    })
+}
+
+/// Whether an action would be allowed with one more rule.
+fn allows_it(by: &Judging<'_>, action: &Action, line: Option<&Line>, rule: &Rule) -> bool {
     let placed = Placed { layer: Layer::User, origin: "proposed".to_owned(), rule: rule.clone() };
     let mut rules: RuleSet = by.rules.clone();
     rules.rules.push(placed);
     let with = Judging { rules: &rules, ..*by };
-    (judge_line(&with, action, line).outcome == Judgement::Allow).then_some(rule)
+    judge_line(&with, action, line).outcome == Judgement::Allow
 }
 
-/// One rule for everything that is asked about, if one can say it.
-fn candidate(by: &Judging<'_>, action: &Action, line: Option<&Line>) -> Option<Rule> {
+/// One rule for everything that is asked about, if one can say it. Of a program whose flags nothing is known of, the rule
+/// has to name them.
+fn candidate(by: &Judging<'_>, action: &Action, line: Option<&Line>, with_flags: bool) -> Option<Rule> {
     if refusal(by, action).is_some() || line.is_some_and(|line| line.unsure.is_some()) {
         return None;
     }
     let looked = Looked::at(by, action, line);
     let asked = looked.asked.iter().map(|(part, _)| part).chain(looked.open_questions());
     // A rule for what runs a command by name is about both.
-    let run =
-        |part: &&Part<'_>| !matches!(part, Part::Command(_, Some(wrapper)) if proposable(wrapper).is_some());
-    let mut rules = asked.filter(run).map(rule_for);
+    let run = |part: &&Part<'_>| !matches!(part, Part::Command(_, Some(wrapper)) if proposable(wrapper, false).is_some());
+    let mut rules = asked.filter(run).map(|part| rule_for(part, with_flags));
     let first = rules.next()??;
     rules.all(|rule| rule.as_ref() == Some(&first)).then_some(first)
 }
 
-fn rule_for(part: &Part<'_>) -> Option<Rule> {
+fn rule_for(part: &Part<'_>, with_flags: bool) -> Option<Rule> {
     let rule = Rule::new(Judgement::Allow);
     match part {
         Part::Command(command, _) => {
-            let words = proposable(command)?.into_iter().map(spelled).collect::<Option<Vec<&str>>>()?;
+            let words =
+                proposable(command, with_flags)?.into_iter().map(spelled).collect::<Option<Vec<&str>>>()?;
             Some(Rule { command: Some(words.join(" ")), ..rule })
         }
         Part::Host(host) => Some(Rule { host: Some((*host).to_owned()), ..rule }),
