@@ -5,7 +5,7 @@
 //! Invariant: nothing is taken from a pod that works; headless the holder is named and the exit code is 75
 //! (`a_busy_holder_is_named_and_an_idle_one_yields`).
 
-use std::io::{BufRead, Write};
+use std::io::BufRead;
 
 use minke_client::Home;
 use minke_record::{Scope, SessionId};
@@ -13,7 +13,7 @@ use minke_registry::Runtime;
 
 use crate::around::{Surroundings, introduction};
 use crate::failure::{Exit, Failure};
-use crate::screen::{Screen, clean};
+use crate::screen::Screen;
 
 /// How much of a typed answer is read.
 const ANSWER_BYTES: u64 = 256;
@@ -120,7 +120,7 @@ impl Held {
 /// One line from the terminal.
 fn ask(question: &str) -> Result<String, Failure> {
     let failed = |e: std::io::Error| Failure::new(Exit::Failed, "cannot ask on this terminal").why(e);
-    std::io::stderr().write_all(clean(question).as_bytes()).map_err(failed)?;
+    crate::screen::ask(question).map_err(failed)?;
     let mut answer = String::new();
     let mut stdin = std::io::Read::take(std::io::stdin().lock(), ANSWER_BYTES);
     stdin.read_line(&mut answer).map_err(failed)?;

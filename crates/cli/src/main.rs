@@ -357,7 +357,9 @@ fn show_usage(error: &clap::Error) -> ExitCode {
         let failure = Failure::usage(message).hint(format!("`{} --help`", Minke::command().get_name()));
         Screen::plain(&Common { json, ..Common::default() }).fail(&failure);
     } else {
-        drop(error.print());
+        let text = error.render().to_string();
+        // It repeats the words of the line. Only clean ones may have clap's colours.
+        drop(if screen::clean(&text) == text { error.print() } else { screen::ask(&text) });
     }
     Exit::Usage.into()
 }

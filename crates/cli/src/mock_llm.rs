@@ -126,7 +126,7 @@ impl<'a> Log<'a> {
         let line = serde_json::to_string(seen)
             .map_err(|e| Failure::new(Exit::Failed, "a request cannot be written as JSON").why(e))?;
         match self {
-            Log::Stdout(screen) => screen.line(&line),
+            Log::Stdout(screen) => screen.json_line(&line),
             Log::File { file, path } => writeln!(file, "{line}").map_err(|e| cannot(path, e)),
         }
     }

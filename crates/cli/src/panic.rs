@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use minke_secrets::mask_shapes;
 
 use crate::around::{Surroundings, now};
+use crate::screen::clean;
 
 /// From here on a panic leaves a report in `<state>/reports`.
 pub(crate) fn report_to(around: &Surroundings) {
@@ -24,7 +25,7 @@ pub(crate) fn report_to(around: &Surroundings) {
             "error: minke broke a promise of its own: {}\n  why: {said}\n  try: please report it; nothing written to \
              a session is lost\n",
             // A pod's stderr is kept beside its socket.
-            mask_shapes(what(info))
+            clean(&mask_shapes(what(info)))
         );
         // If stderr is gone there is nobody left to be told.
         drop(std::io::stderr().write_all(line.as_bytes()));

@@ -1,7 +1,7 @@
 //! `minke prompt`: what the model of a pod would be told first.
 //!
-//! Here: showing it, byte for byte, with the sizes of its parts. Elsewhere: what it is made of (`driver::words`, `prompts`),
-//! what a pod is declared to be (`create`).
+//! Here: showing it, with `--raw` and `--json` byte for byte, with the sizes of its parts. Elsewhere: what it is made of
+//! (`driver::words`, `prompts`), what a pod is declared to be (`create`).
 //! Invariant: what is shown is what a pod is told (`what_is_shown_is_what_the_model_is_told`).
 
 use std::path::PathBuf;
@@ -47,6 +47,9 @@ pub(crate) struct Show {
     /// As in a pod whose commands run without a fence
     #[arg(long)]
     unsandboxed: bool,
+    /// Print the prompt byte for byte, control characters included; a terminal gets clean text all the same
+    #[arg(long)]
+    raw: bool,
 }
 
 pub(crate) fn run(prompt: Prompt, around: &Surroundings, screen: &Screen) -> Result<Exit, Failure> {
@@ -85,7 +88,7 @@ fn run_show(show: Show, around: &Surroundings, screen: &Screen) -> Result<Exit, 
         }))?;
         return Ok(Exit::Done);
     }
-    screen.out(&words.prompt)?;
+    screen.with_raw(show.raw).out(&words.prompt)?;
     let parts: Vec<String> =
         words.parts.iter().map(|part| format!("{} {}", part.name, part.text.len())).collect();
     words.problems.iter().for_each(|problem| screen.warn(problem));

@@ -28,6 +28,9 @@ pub(crate) struct Read {
     /// With what it was told, its calls and their results, in short
     #[arg(long)]
     detail: bool,
+    /// Print the texts byte for byte, control characters included; a terminal gets clean text all the same
+    #[arg(long)]
+    raw: bool,
 }
 
 pub(crate) fn run(read: &Read, around: &Surroundings, screen: &Screen) -> Result<Exit, Failure> {
@@ -52,7 +55,7 @@ pub(crate) fn run(read: &Read, around: &Surroundings, screen: &Screen) -> Result
         screen.note(&format!("nothing new · {state}"));
         return Ok(Exit::Done);
     }
-    screen.line(text.trim_end_matches('\n'))?;
+    screen.with_raw(read.raw).line(text.trim_end_matches('\n'))?;
     screen.note(&format!("{state} · `minke read {} --since {next}` gives what comes after", read.name));
     Ok(Exit::Done)
 }

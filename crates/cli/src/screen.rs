@@ -1,9 +1,12 @@
-//! The screen: stdout for what was asked for, stderr for everything else; nothing untrusted can move a cursor.
+//! The screen: stdout for results, stderr for everything else. Every text for people leaves the program here.
 //!
-//! Invariant: text of models, tools and files cannot emit escape sequences on a terminal
-//! (`control_characters_are_made_visible`), and a closed pipe is an ordinary end (`a_closed_pipe_is_no_error`).
+//! Invariant: text of models, tools and files holds no control character but newline and tab when it is printed, on a
+//! pipe as on a terminal (`every_command_prints_clean_text`, `texts_for_people_leave_through_the_screen`), and a closed
+//! pipe is an ordinary end (`a_closed_pipe_is_no_error`).
+//! Elsewhere: which characters are hostile (`clean`).
 
-use std::borrow::Cow;
+mod clean;
+
 use std::io::{self, Write};
 
 use clap::ValueEnum;
@@ -11,6 +14,8 @@ use serde_json::Value;
 
 use crate::around::Surroundings;
 use crate::failure::{Exit, Failure};
+
+pub(crate) use clean::{clean, escape_json};
 
 /// Options that every command takes.
 #[derive(Debug, Clone, Default, clap::Args)]
@@ -46,7 +51,8 @@ pub(crate) struct Screen {
     pub(crate) quiet: bool,
     color: bool,
     stdout_terminal: bool,
-    stderr_terminal: bool,
+    /// Texts go to a pipe or a file byte for byte, as the user asked.
+    raw: bool,
 }
 
 impl Screen {
@@ -61,7 +67,7 @@ impl Screen {
             quiet: common.quiet,
             color,
             stdout_terminal: around.stdout_terminal,
-            stderr_terminal: around.stderr_terminal,
+            raw: false,
         }
     }
 
@@ -73,29 +79,46 @@ impl Screen {
     /// Before the surroundings are known: no colour, nothing trusted.
     pub(crate) fn plain(common: &Common) -> Screen {
         let (json, quiet) = (common.json, common.quiet);
-        Screen { json, quiet, color: false, stdout_terminal: true, stderr_terminal: true }
+        Screen { json, quiet, color: false, stdout_terminal: true, raw: false }
     }
 
-    /// What was asked for. On a terminal, control characters are made visible; in a pipe it is given as it is.
+    /// The same screen for a command with `--raw`. A terminal gets clean text all the same.
+    pub(crate) fn with_raw(self, raw: bool) -> Screen {
+        Screen { raw: raw && !self.stdout_terminal, ..self }
+    }
+
+    /// A result for people.
     pub(crate) fn out(&self, text: &str) -> Result<(), Failure> {
-        let text = if self.stdout_terminal { clean(text) } else { Cow::Borrowed(text) };
-        self.raw(text.as_bytes())
+        if self.raw { self.write(text.as_bytes()) } else { self.write(clean(text).as_bytes()) }
     }
 
     pub(crate) fn line(&self, text: &str) -> Result<(), Failure> {
         self.out(text)?;
-        self.raw(b"\n")
+        self.write(b"\n")
     }
 
     /// One object on a line.
     pub(crate) fn object(&self, value: &Value) -> Result<(), Failure> {
-        let mut text = value.to_string();
-        text.push('\n');
-        // JSON escapes control characters below U+0020 itself; the terminal's other ones are cleaned by `out`.
-        self.out(&text)
+        self.json_line(&value.to_string())
     }
 
-    fn raw(&self, bytes: &[u8]) -> Result<(), Failure> {
+    /// JSON that is written already, with an end of line.
+    pub(crate) fn json_line(&self, json: &str) -> Result<(), Failure> {
+        self.json_text(json)?;
+        self.write(b"\n")
+    }
+
+    /// JSON that is written already. Its values stay as they are; hostile characters in its strings are escaped.
+    pub(crate) fn json_text(&self, json: &str) -> Result<(), Failure> {
+        self.write(escape_json(json).as_bytes())
+    }
+
+    /// Lines of JSON for programs that compare bytes, for example with a checksum. A terminal gets them escaped.
+    pub(crate) fn json_bytes(&self, json: &str) -> Result<(), Failure> {
+        if self.stdout_terminal { self.json_text(json) } else { self.write(json.as_bytes()) }
+    }
+
+    fn write(&self, bytes: &[u8]) -> Result<(), Failure> {
         let mut stdout = io::stdout().lock();
         match stdout.write_all(bytes).and_then(|()| stdout.flush()) {
             Ok(()) => Ok(()),
@@ -117,7 +140,7 @@ impl Screen {
     }
 
     fn tell(&self, text: &str, color: &str) {
-        let text = if self.stderr_terminal { clean(text) } else { Cow::Borrowed(text) };
+        let text = clean(text);
         let line = if self.color { format!("{color}{text}\u{1b}[0m\n") } else { format!("{text}\n") };
         // If stderr is gone there is nobody left to be told.
         drop(io::stderr().write_all(line.as_bytes()));
@@ -128,42 +151,16 @@ impl Screen {
         if failure.is_silent() {
             return;
         }
-        let text = if self.json { format!("{}\n", failure.json()) } else { failure.text() };
+        let text = if self.json {
+            format!("{}\n", escape_json(&failure.json().to_string()))
+        } else {
+            failure.text()
+        };
         drop(io::stderr().write_all(text.as_bytes()));
     }
 }
 
-/// Text with its control characters made visible, newlines and tabs apart. Marks that reorder text are among them:
-/// they make a command look like another one.
-pub(crate) fn clean(text: &str) -> Cow<'_, str> {
-    if !text.chars().any(hostile) {
-        return Cow::Borrowed(text);
-    }
-    Cow::Owned(text.chars().map(|c| if hostile(c) { visible(c) } else { c }).collect())
-}
-
-fn hostile(c: char) -> bool {
-    let reorders = matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{200e}' | '\u{200f}');
-    (c.is_control() && c != '\n' && c != '\t') || reorders
-}
-
-fn visible(c: char) -> char {
-    match u32::from(c) {
-        // Unicode has a picture for each of the old ones.
-        code @ 0..=0x1f => char::from_u32(0x2400 + code).unwrap_or(char::REPLACEMENT_CHARACTER),
-        0x7f => '\u{2421}',
-        _ => char::REPLACEMENT_CHARACTER,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn control_characters_are_made_visible() {
-        assert_eq!(clean("a\n\tb é 漢"), "a\n\tb é 漢");
-        assert_eq!(clean("\u{1b}]0;x\u{7}\r\u{7f}\u{9b}31m"), "␛]0;x␇␍␡\u{fffd}31m");
-        assert_eq!(clean("rm \u{202e}fdp.exe"), "rm \u{fffd}fdp.exe");
-    }
+/// A question to the person at the terminal, without an end of line.
+pub(crate) fn ask(question: &str) -> io::Result<()> {
+    io::stderr().write_all(clean(question).as_bytes())
 }

@@ -19,7 +19,12 @@ pub(crate) enum Skills {
     /// Every skill and workflow that can be used here
     List,
     /// What a skill or a workflow says
-    Show { name: String },
+    Show {
+        name: String,
+        /// Print the text byte for byte, control characters included; a terminal gets clean text all the same
+        #[arg(long)]
+        raw: bool,
+    },
     /// Whether skills can be used: those of these directories, or all that are here
     Check {
         #[arg(value_name = "DIR")]
@@ -30,7 +35,7 @@ pub(crate) enum Skills {
 pub(crate) fn run(skills: &Skills, around: &Surroundings, screen: &Screen) -> Result<Exit, Failure> {
     match skills {
         Skills::List => list(here(around)?.shelf(), screen),
-        Skills::Show { name } => show(here(around)?.shelf(), name, screen),
+        Skills::Show { name, raw } => show(here(around)?.shelf(), name, &screen.with_raw(*raw)),
         Skills::Check { dirs } if dirs.is_empty() => check_all(here(around)?.shelf(), screen),
         Skills::Check { dirs } => check(dirs, around, screen),
     }

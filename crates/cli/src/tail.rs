@@ -89,7 +89,7 @@ impl View<'_> {
         let line = serde_json::to_string(entry).map_err(|e| {
             Failure::new(Exit::Failed, format!("entry {} cannot be written", entry.seq)).why(e)
         })?;
-        self.screen.line(&line)
+        self.screen.json_line(&line)
     }
 
     fn live(&mut self, event: &Event) -> Result<(), Failure> {

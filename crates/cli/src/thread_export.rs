@@ -19,6 +19,7 @@ use serde_json::{Value, json};
 
 use crate::asking::Asking;
 use crate::failure::{Exit, Failure};
+use crate::screen::{clean, escape_json};
 use crate::thread_import::{formats, left_out};
 
 #[derive(Debug, Args)]
@@ -48,8 +49,9 @@ pub(crate) async fn run(desk: &Asking<'_>, export: &Export) -> Result<Exit, Fail
     let (mut conversation, left) = settle(conversation(whole));
     let masked = masked(&mut conversation, desk)?;
     let text = match Format::of(&export.format) {
-        Some(format) => give(&conversation, format).0,
-        None => markdown(&conversation),
+        Some(format) => escape_json(&give(&conversation, format).0).into_owned(),
+        // People may print the file on a terminal.
+        None => clean(&markdown(&conversation)).into_owned(),
     };
     let screen = desk.screen;
     match &export.output {

@@ -97,7 +97,8 @@ fn agreed(found: &Found, around: &Surroundings) -> Result<bool, Failure> {
             .why("stdin or stderr is no terminal")
             .hint("look with `minke trust --show`, then `minke trust --yes`"));
     }
-    eprint!("trust this workspace with exactly this? [y/N] ");
+    let failed = |e| Failure::new(Exit::Failed, "could not ask on this terminal").why(e);
+    crate::screen::ask("trust this workspace with exactly this? [y/N] ").map_err(failed)?;
     let mut line = String::new();
     let read = std::io::Read::take(std::io::stdin().lock(), ANSWER_BYTES).read_line(&mut line);
     read.map_err(|e| Failure::new(Exit::Failed, "cannot read the answer").why(e))?;

@@ -2,7 +2,7 @@
 //!
 //! Invariant: the terminal is as it was when this returns, however it returns (`a_key_that_is_typed_is_not_shown`).
 
-use std::io::{self, BufRead, Write};
+use std::io::{self, BufRead};
 
 use rustix::termios::{LocalModes, OptionalActions, SpecialCodeIndex, Termios, tcgetattr, tcsetattr};
 
@@ -17,11 +17,11 @@ pub(crate) enum Typed {
 /// the terminal's own line mode a signal in the middle would leave it without echo, and lines end at 4,096 bytes.
 pub(crate) fn ask_hidden(question: &str, limit: usize) -> io::Result<Typed> {
     let quiet = Quiet::begin()?;
-    io::stderr().write_all(question.as_bytes())?;
+    crate::screen::ask(question)?;
     let typed = read_line(io::stdin().lock(), limit);
     drop(quiet);
     // The line break that was typed was not shown either.
-    io::stderr().write_all(b"\n")?;
+    crate::screen::ask("\n")?;
     typed
 }
 
@@ -47,10 +47,9 @@ impl Drop for Quiet {
     fn drop(&mut self) {
         if let Err(e) = tcsetattr(io::stdin(), OptionalActions::Drain, &self.before) {
             // A terminal that has gone needs no mending, and there is nobody to tell.
-            drop(writeln!(
-                io::stderr(),
-                "warning: the terminal could not be set back ({e}): `stty sane` does it"
-            ));
+            drop(crate::screen::ask(&format!(
+                "warning: the terminal could not be set back ({e}): `stty sane` does it\n"
+            )));
         }
     }
 }

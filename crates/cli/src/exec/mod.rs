@@ -87,6 +87,9 @@ pub(crate) struct Exec {
     /// Write the model's last message to this file
     #[arg(long, value_name = "FILE")]
     output_last_message: Option<PathBuf>,
+    /// Print the model's texts byte for byte, control characters included; a terminal gets clean text all the same
+    #[arg(long)]
+    raw: bool,
 }
 
 /// What a headless run does with a question to a person.
@@ -111,6 +114,7 @@ struct Begun {
 }
 
 pub(crate) async fn run(exec: Exec, around: &Surroundings, screen: &Screen) -> Result<Exit, Failure> {
+    let screen = &screen.with_raw(exec.raw);
     let goes_on = exec.resume.is_some() || exec.last;
     let prompt = read_prompt(exec.prompt.as_deref(), around, goes_on)?;
     let home = around.home()?;

@@ -2,7 +2,8 @@
 //! Markdown for people.
 //!
 //! An export goes to strangers. What looks like a key is masked in Markdown; the log's own lines stay as they are, and
-//! the person is told which of them to look at (`what_looks_like_a_key_is_masked_or_told`).
+//! the person is told which of them to look at (`what_looks_like_a_key_is_masked_or_told`). Markdown is for people, who may
+//! print the file on a terminal, so it is clean as the screen is.
 
 use std::fs::OpenOptions;
 use std::io::Write;
@@ -18,7 +19,7 @@ use crate::around::Surroundings;
 use crate::exec::json::message_text;
 use crate::failure::{Exit, Failure};
 use crate::log::{chosen, each_entry};
-use crate::screen::Screen;
+use crate::screen::{Screen, clean};
 use crate::transcript::said;
 
 #[derive(Debug, Args)]
@@ -76,7 +77,7 @@ fn give(home: &Home, session: SessionId, format: Format, mut to: To<'_>) -> Resu
                 suspect.look(sealed.entry.seq, &sealed.line);
                 Some(format!("{}\n", sealed.line))
             }
-            Format::Markdown => markdown(&sealed.entry).map(|text| mask_shapes(&text).into_owned()),
+            Format::Markdown => markdown(&sealed.entry).map(|text| clean(&mask_shapes(&text)).into_owned()),
         };
         text.map_or(Ok(()), |text| to.write(&text))
     })?;
@@ -147,7 +148,7 @@ impl To<'_> {
 
     fn write(&mut self, text: &str) -> Result<(), Failure> {
         match self {
-            To::Screen(screen) => screen.out(text),
+            To::Screen(screen) => screen.json_bytes(text),
             To::File(file, path) => file.write_all(text.as_bytes()).map_err(|e| unwritten(path, e)),
         }
     }

@@ -1,4 +1,4 @@
-//! `minke log show`: entries one by one, for people; with `--json` the lines of the log as they stand.
+//! `minke log show`: entries one by one, for people; with `--json` the objects of the log.
 
 use clap::Args;
 use minke_record::{Entry, Item, Kind};
@@ -37,7 +37,7 @@ pub(crate) fn run(show: &Show, around: &Surroundings, screen: &Screen) -> Result
         let wanted = show.kind.is_empty() || show.kind.iter().any(|kind| kind == sealed.entry.kind.name());
         match (wanted, screen.json) {
             (false, _) => Ok(()),
-            (true, true) => screen.line(&sealed.line),
+            (true, true) => screen.json_line(&sealed.line),
             (true, false) => screen.line(&line(&sealed.entry)),
         }
     })?;
