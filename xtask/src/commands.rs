@@ -93,13 +93,10 @@ fn promises_are_kept() -> Result<(), String> {
     let known = promises::tests_in(&tree::root(), &files()?)
         .map_err(|why| format!("cannot read a source file: {why}"))?;
     let mut complaints = Vec::new();
-    for promise in promises::made(&page()?) {
-        if promise.tests.is_empty() {
-            complaints.push(format!("this promise names no test: {}", promise.text));
-        }
-        for test in promise.tests.iter().filter(|test| !known.contains(*test)) {
-            complaints.push(format!("no test is called `{test}`, which is to keep: {}", promise.text));
-        }
+    for name in promises::PAGES {
+        let page = std::fs::read_to_string(tree::root().join(name))
+            .map_err(|why| format!("could not read {name}: {why}"))?;
+        complaints.extend(promises::complaints(&page, &known).into_iter().map(|c| format!("{name}: {c}")));
     }
     all_well(complaints)
 }

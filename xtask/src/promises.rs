@@ -1,6 +1,6 @@
 //! Promises: each one on the page names the test that keeps it, and the test exists.
 //!
-//! Here: reading the list in ARCHITECTURE.md and looking for the functions.
+//! Here: reading the lists in ARCHITECTURE.md and docs/security.md and looking for the functions.
 //! Elsewhere: keeping the promises (the tests so named).
 //! Invariant: `every_promise_names_a_test_that_exists` in tests/house.rs.
 
@@ -11,6 +11,9 @@ use std::path::{Path, PathBuf};
 
 /// The heading under which the promises stand.
 const HEADING: &str = "## Promises";
+
+/// The pages that make promises.
+pub const PAGES: [&str; 2] = ["ARCHITECTURE.md", "docs/security.md"];
 
 /// One numbered promise and the tests named in it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -53,6 +56,20 @@ pub fn tests_in(root: &Path, files: &[PathBuf]) -> io::Result<BTreeSet<String>> 
         names.extend(test_names(&text).map(str::to_owned));
     }
     Ok(names)
+}
+
+/// What is wrong with the promises of a page: one that names no test, or a test that does not exist.
+pub fn complaints(page: &str, known: &BTreeSet<String>) -> Vec<String> {
+    let mut complaints = Vec::new();
+    for promise in made(page) {
+        if promise.tests.is_empty() {
+            complaints.push(format!("this promise names no test: {}", promise.text));
+        }
+        for test in promise.tests.iter().filter(|test| !known.contains(*test)) {
+            complaints.push(format!("no test is called `{test}`, which is to keep: {}", promise.text));
+        }
+    }
+    complaints
 }
 
 /// Function names that follow a test attribute, other attributes in between allowed.
