@@ -257,3 +257,62 @@ fn the_newest_keys_of_the_manifest_are_set_and_a_limit_exits_with_4() {
     assert_eq!(world.read("NOTES.md"), "again\nagain\n");
     world.verify();
 }
+
+/// What is planted in a home directory runs with the user's next command.
+const HOME_PLANTER: &str = r#"
+[[turn]]
+[[turn.call]]
+tool = "Write"
+args = { file_path = ".local/bin/git", content = "planted" }
+[[turn]]
+[[turn.call]]
+tool = "Write"
+args = { file_path = "tools/ls", content = "planted" }
+[[turn]]
+[[turn.call]]
+tool = "Write"
+args = { file_path = ".config/systemd/user/x.service", content = "planted" }
+[[turn]]
+[[turn.call]]
+tool = "Write"
+args = { file_path = "notes.md", content = "ours" }
+[[turn]]
+text = "done"
+"#;
+
+#[test]
+fn a_headless_run_in_a_broad_root_needs_a_flag() {
+    let world = World::new();
+    let script = world.write("s.toml", HOME_PLANTER).display().to_string();
+    let model = format!("scripted:{script}");
+    let home = world.work().canonicalize().unwrap();
+    std::fs::create_dir(home.join("tools")).unwrap();
+    let path = format!("{}:{}", home.join("tools").display(), std::env::var("PATH").unwrap());
+    let in_home = |args: &[&str]| {
+        let mut command = world.command();
+        command.env("HOME", &home).env("PATH", &path).args(["exec", "--model", &model]).args(args);
+        world.done(command)
+    };
+    let refused = in_home(&["go"]);
+    assert_eq!(refused.code, Some(2), "{refused:?}");
+    assert!(refused.err.contains("--allow-broad-root") && refused.err.contains("--cwd"), "{refused:?}");
+    assert!(!home.join("notes.md").exists());
+    // Other ways to a broad root are the same.
+    for root in ["/", "/tmp", "/var/tmp", "/usr"] {
+        let refused = in_home(&["--cwd", root, "go"]);
+        assert_eq!(refused.code, Some(2), "{root}: {refused:?}");
+        assert!(refused.err.contains("--allow-broad-root"), "{root}: {refused:?}");
+    }
+    let done = in_home(&["--allow-broad-root", "go"]);
+    assert_eq!(done.code, Some(0), "{done:?}");
+    assert_eq!(std::fs::read_to_string(home.join("notes.md")).unwrap(), "ours");
+    for planted in [".local/bin/git", "tools/ls", ".config/systemd/user/x.service"] {
+        assert!(!home.join(planted).exists(), "{planted}: {done:?}");
+    }
+    // A directory below one is as always, and reading needs no word.
+    std::fs::create_dir(home.join("project")).unwrap();
+    let below = in_home(&["--cwd", "project", "go"]);
+    assert_eq!(below.code, Some(0), "{below:?}");
+    assert!(home.join("project/notes.md").exists());
+    assert_eq!(in_home(&["--read-only", "go"]).code, Some(0));
+}
