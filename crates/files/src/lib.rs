@@ -21,4 +21,5 @@ pub use entry::{Entry, Kind};
 pub use error::{FileError, FilesError};
 pub use files::{Files, FilesConfig, Located, Opened, OpenedDir, TmpAlias};
 pub use replace::{Expect, FILE_BYTES, Guard, Replaced, hash};
+pub use temporary::make_files_under;
 pub use walls::Lent;

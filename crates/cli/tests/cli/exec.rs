@@ -316,3 +316,62 @@ fn a_headless_run_in_a_broad_root_needs_a_flag() {
     assert!(home.join("project/notes.md").exists());
     assert_eq!(in_home(&["--read-only", "go"]).code, Some(0));
 }
+
+const WRITER: &str = r#"
+[[turn]]
+[[turn.call]]
+tool = "Write"
+args = { file_path = "made/by-tool.md", content = "ours" }
+[[turn]]
+[[turn.call]]
+tool = "Bash"
+args = { command = "umask; mkdir by-command; echo ours > by-command/file" }
+[[turn]]
+text = "done"
+"#;
+
+/// Whatever the user's umask is, files of Minke are private, and files of the workspace are as the user has set it.
+#[test]
+fn what_minke_writes_is_its_users_alone() {
+    use std::os::unix::fs::PermissionsExt;
+    fn mode(path: &std::path::Path) -> u32 {
+        std::fs::symlink_metadata(path).unwrap().permissions().mode() & 0o7777
+    }
+    fn all(dir: &std::path::Path, into: &mut Vec<std::path::PathBuf>) {
+        for entry in std::fs::read_dir(dir).unwrap() {
+            let entry = entry.unwrap();
+            if entry.file_type().unwrap().is_dir() {
+                all(&entry.path(), into);
+            }
+            into.push(entry.path());
+        }
+    }
+    for (umask, file, directory) in
+        [("000", 0o666, 0o777), ("022", 0o644, 0o755), ("027", 0o640, 0o750), ("077", 0o600, 0o700)]
+    {
+        let world = World::new();
+        world.write("s.toml", WRITER);
+        let script = format!("umask {umask}; exec \"$@\"");
+        let args = ["exec", "--model", "scripted:s.toml", "go"];
+        let done = world.through_shell(&script, &[&args[..], &UNFENCED].concat());
+        assert_eq!(done.code, Some(0), "{umask}: {done:?}");
+        for (name, expected) in [
+            ("made", directory),
+            ("made/by-tool.md", file),
+            ("by-command", directory),
+            ("by-command/file", file),
+        ] {
+            let found = mode(&world.work().join(name));
+            assert_eq!(found, expected, "{umask}: {name} has {found:o}");
+        }
+        let mut ours = Vec::new();
+        all(world.home(), &mut ours);
+        assert!(!ours.is_empty());
+        let open: Vec<String> = ours
+            .iter()
+            .filter(|path| !path.is_symlink() && mode(path) & 0o077 != 0)
+            .map(|path| format!("{} {:o}", path.display(), mode(path)))
+            .collect();
+        assert_eq!(open, Vec::<String>::new(), "{umask}");
+    }
+}
