@@ -39,8 +39,7 @@ pub(crate) struct NewPod {
     pub(crate) posture: Option<String>,
     /// Commands run without a fence.
     pub(crate) unsandboxed: bool,
-    /// Nobody watches: a directory that holds the things of many programs must have been meant.
-    pub(crate) refuse_broad_root: bool,
+    pub(crate) broad_root: BroadRoot,
     /// Protected names that the agent may write all the same.
     pub(crate) lift: Vec<PathBuf>,
     pub(crate) set: Vec<String>,
@@ -58,6 +57,18 @@ pub(crate) struct NewPod {
     /// The conversation so far, and the blobs that it names.
     pub(crate) history: Vec<Item>,
     pub(crate) blobs: Vec<Blob>,
+}
+
+/// What becomes of a session that may write a broad root, such as the home directory.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) enum BroadRoot {
+    /// The user is asked before the first write.
+    #[default]
+    Ask,
+    /// A headless run, in which nobody could be asked.
+    Refuse,
+    /// The user has said that this directory is meant.
+    Allow,
 }
 
 /// Makes the session and keeps its lease, for the pod that is to be started.
@@ -85,8 +96,13 @@ pub(crate) fn create(
         task => task,
     };
     let session = SessionId(ids().next_uuid());
-    if new.refuse_broad_root && new.place == Place::Here {
-        refuse_broad_root(&scope_here(&cwd, &manifest.scope)?)?;
+    if new.place == Place::Here {
+        let scope = scope_here(&cwd, &manifest.scope)?;
+        match new.broad_root {
+            BroadRoot::Ask => manifest.sandbox.broad_roots = broad_roots(&scope, own_home().as_deref()),
+            BroadRoot::Refuse => refuse_broad_root(&scope)?,
+            BroadRoot::Allow => {}
+        }
     }
     let desk = Desk::set_up(new.place, &cwd, (home, &manifest.scope), &name, session)?;
     let cloned = desk.clone.clone();

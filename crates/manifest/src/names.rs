@@ -88,6 +88,11 @@ pub fn not_a_key(path: &str) -> (String, Option<String>) {
         let hint = "--lift PATH on the command line lets the agent write a protected name";
         return (format!("`{path}` is no key"), Some(hint.to_owned()));
     }
+    if path == "sandbox.broad_roots" {
+        let hint =
+            "--allow-broad-root on the command line lets a run write a directory such as the home directory";
+        return (format!("`{path}` is no key"), Some(hint.to_owned()));
+    }
     let section = path.split('.').next().unwrap_or_default();
     if NOT_YET.contains(&section) {
         return (

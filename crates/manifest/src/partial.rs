@@ -90,9 +90,12 @@ impl Partial {
         if let Value::Object(sections) = &mut value {
             sections.remove("left_out");
         }
-        for (section, hidden) in
-            [("permissions", "rules"), ("permissions", "workspace_rule"), ("sandbox", "lifted")]
-        {
+        for (section, hidden) in [
+            ("permissions", "rules"),
+            ("permissions", "workspace_rule"),
+            ("sandbox", "lifted"),
+            ("sandbox", "broad_roots"),
+        ] {
             if let Some(Value::Object(members)) = value.get_mut(section) {
                 members.remove(hidden);
             }
@@ -373,6 +376,7 @@ mod tests {
             (json!({"worker": {"max_turns": 0}}), &["at least 1"]),
             (json!({"worker.max_turns": 5}), &["`worker.max_turns` is no key"]),
             (json!({"sandbox": {"lifted": []}}), &["--lift"]),
+            (json!({"sandbox": {"broad_roots": []}}), &["--allow-broad-root"]),
             (json!({"pod": {"idle_exit": "30x"}}), &["30m"]),
             (json!({"permissions": {"rule": [{"action": "alow"}]}}), &["entry 1", "alow"]),
             (json!([]), &["no table"]),

@@ -325,6 +325,7 @@ pub fn confine(child: Manifest, parent: &Manifest) -> Manifest {
     box_.writable_tmp &= most.writable_tmp;
     box_.env.pass.retain(|name| most.env.pass.contains(name));
     box_.lifted.clone_from(&most.lifted);
+    box_.broad_roots.clone_from(&most.broad_roots);
 
     child.web = match (child.web.take(), &parent.web) {
         (Some(mut web), Some(most)) if most.enabled => {
@@ -472,6 +473,7 @@ mod tests {
         wished.sandbox.network = Network::On;
         wished.sandbox.env.pass = vec!["SECRET".to_owned()];
         wished.sandbox.lifted = vec!["/w/.git/config".to_owned()];
+        parent.sandbox.broad_roots = vec!["/home/ada".to_owned()];
         wished.web = Some(Default::default());
         wished.hooks.enabled = false;
         let child = confine(wished.clone(), &parent);
@@ -484,6 +486,7 @@ mod tests {
         assert_eq!(child.sandbox.network, parent.sandbox.network);
         assert!(!child.sandbox.writable_tmp && child.hooks.enabled);
         assert!(child.sandbox.env.pass.is_empty() && child.sandbox.lifted.is_empty());
+        assert_eq!(child.sandbox.broad_roots, ["/home/ada"], "the question is the child's too");
         assert_eq!(child.web, None);
 
         wished.sandbox.network = Network::Hosts(vec!["x.b.org".into(), "c.org".into(), "b.org".into()]);

@@ -25,6 +25,10 @@ section! {
         /// Protected names that a person lifted, by their absolute paths; only the command line sets it.
         #[serde(skip_serializing_if = "Vec::is_empty")]
         lifted: Vec<String>;
+        /// Broad roots that this pod may write, and of which the user is asked before the first write; the command line
+        /// finds them when it makes a session.
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        broad_roots: Vec<String>;
     }
 }
 

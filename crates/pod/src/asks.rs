@@ -207,7 +207,14 @@ impl Pod {
 
     /// A grant for the shown rule, or for this exact call where no rule was shown.
     fn remember_approval(&mut self, m: &mut Making, ask: &OpenAsk, by: &Actor) {
-        let rule = ask.subject.always.clone().unwrap_or_else(|| format!("{CALL}{}", ask.subject.digest));
+        let of_root = ask
+            .subject
+            .verdict
+            .as_ref()
+            .filter(|verdict| verdict.layer.as_deref() == Some(minke_policy::BROAD_ROOT));
+        let rule = of_root.and_then(|verdict| verdict.rule.clone());
+        let rule = rule.or_else(|| ask.subject.always.clone());
+        let rule = rule.unwrap_or_else(|| format!("{CALL}{}", ask.subject.digest));
         if self.state.facts.grants.iter().any(|grant| grant.rule == rule) {
             return;
         }

@@ -10,7 +10,7 @@
 //! Invariants: an answer counts only for the call that it was given for (`the_file_changed_after_the_question`);
 //! a deny wins over every answer and grant (`a_deny_beats_an_answer`, `a_deny_beats_a_grant`, and the interleavings in `testkit`).
 
-use minke_manifest::Posture;
+use minke_manifest::{Posture, SandboxMode};
 use minke_policy::{Judging, RuleSet, Tier};
 use minke_record::{Action, CallStage, Judgement, OpenCall, Outcome, Own, Text, Verdict};
 use serde::Deserialize;
@@ -255,10 +255,12 @@ impl Pod {
         let scope = self.state.effective_scope();
         let sandbox = &self.state.manifest.sandbox;
         let hosts = sandbox.network.hosts();
+        let broad_roots = self.unapproved_broad_roots();
         let by = |posture: Posture, rules| Judging {
             own: self.life.boot.as_ref().map(|boot| &boot.own),
             hosts: &hosts,
             lifted: &sandbox.lifted,
+            broad_roots: &broad_roots,
             rules,
             cwd: self.state.facts.about.as_ref().map_or("/", |about| about.cwd.as_str()),
             ..Judging::new(posture, &scope, self.fence())
@@ -271,6 +273,19 @@ impl Pod {
             }
             None => look(&own),
         }
+    }
+
+    /// Broad roots that commands and tools may write and that nobody has approved for this session yet.
+    pub(crate) fn unapproved_broad_roots(&self) -> Vec<String> {
+        let sandbox = &self.state.manifest.sandbox;
+        if sandbox.mode == SandboxMode::ReadOnly {
+            return Vec::new();
+        }
+        let approved = |root: &String| {
+            let grant = minke_policy::broad_root_grant(root);
+            self.state.facts.grants.iter().any(|granted| granted.rule == grant)
+        };
+        sandbox.broad_roots.iter().filter(|root| !approved(root)).cloned().collect()
     }
 
     /// What holds commands in this life.

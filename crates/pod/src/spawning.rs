@@ -57,6 +57,8 @@ impl Pod {
             }
         };
         let mut manifest = inherited(&self.state.manifest);
+        // What the user has approved for this session counts for its children.
+        manifest.sandbox.broad_roots = self.unapproved_broad_roots();
         if profile.is_some() {
             manifest.worker.instruction = INSTRUCTION.to_owned();
         }

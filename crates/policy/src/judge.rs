@@ -1,7 +1,8 @@
 //! The verdict on an action: the one place where a call is allowed, asked about or refused.
 //!
 //! Here, in this order: what nobody can change (scope, protected names, the fence), what the rules say to each part of
-//! the action, what the posture says to the parts that no rule decided, and the same once more for the parent. Elsewhere:
+//! the action, what the posture says to the parts that no rule decided, whether it writes in a broad root, and the same once
+//! more for the parent. Elsewhere:
 //! which rule fits what (`rules`).
 //! Invariants: what leaves the scope is refused whatever the posture (`no_posture_waves_a_call_past_the_scope`); where
 //! nothing holds commands, none is allowed (`nothing_holds_means_nothing_runs`); a child is never freer than its parent
@@ -43,6 +44,8 @@ pub struct Judging<'a> {
     pub hosts: &'a [String],
     /// Paths at which a person lifted the protection of names.
     pub lifted: &'a [String],
+    /// Broad roots: the user is asked before the first write in one of them.
+    pub broad_roots: &'a [String],
     /// What people decided beforehand.
     pub rules: &'a RuleSet,
     /// Where relative paths of a shell line begin.
@@ -61,6 +64,7 @@ impl<'a> Judging<'a> {
             tier,
             hosts: &[],
             lifted: &[],
+            broad_roots: &[],
             rules: &NO_RULES,
             cwd: "/",
             parent: None,
@@ -106,11 +110,57 @@ pub fn judge(by: &Judging<'_>, action: &Action) -> Verdict {
 /// The same, for a line that was read already.
 pub(crate) fn judge_line(by: &Judging<'_>, action: &Action, line: Option<&Line>) -> Verdict {
     let mut verdict = refusal(by, action).unwrap_or_else(|| Looked::at(by, action, line).verdict());
+    if verdict.outcome == Judgement::Allow
+        && let Some(root) = writes_broad_root(by, action)
+    {
+        verdict = broad_question(by, root);
+    }
     if let Some(parent) = by.parent {
         verdict = strictest_verdict(verdict, of_parent(judge_line(parent, action, line)));
     }
     verdict.fence = action.command.as_ref().map(|_| by.tier.to_string());
     verdict
+}
+
+/// The layer of a question about a broad root.
+pub const BROAD_ROOT: &str = "broad_root";
+
+/// How the approval of writes in a broad root is called among the grants of a session.
+pub fn broad_root_grant(root: &str) -> String {
+    format!("broad root {root}")
+}
+
+/// The broad root that an action may write in: one above its paths, and for a command any that the scope lets it write.
+fn writes_broad_root<'a>(by: &Judging<'a>, action: &Action) -> Option<&'a str> {
+    // A directory of the pod's own in the root, and none that holds the root: a root in `/tmp` is still the user's.
+    let is_own = |path: &str, root: &str| {
+        let own = by.own.into_iter().flat_map(|own| &own.allow).map(|rule| rule.target.as_str());
+        own.filter(|own| *own != root && is_beneath(own, root)).any(|own| is_beneath(path, own))
+    };
+    let mut roots = by.broad_roots.iter().map(String::as_str);
+    roots.find(|root| {
+        let by_path = action.writes.iter().any(|path| is_beneath(path, root) && !is_own(path, root));
+        let by_command = action.command.is_some() && action.side_effects;
+        // A child may have a directory below a broad root only.
+        (by_path || by_command) && level(by.scope, root) == Level::Write
+    })
+}
+
+fn broad_question(by: &Judging<'_>, root: &str) -> Verdict {
+    let why = format!(
+        "it may write in {root}, which holds the files of many programs; an approval for this session covers all later \
+         writes there"
+    );
+    let rule = Some(broad_root_grant(root));
+    match by.posture {
+        Posture::Plan | Posture::Deny => {
+            let reason = format!("{why}; this would need an answer, and the posture refuses questions");
+            Verdict { rule, ..deny("posture", &reason) }
+        }
+        Posture::Ask | Posture::Auto | Posture::Full => {
+            Verdict { rule, ..verdict(Judgement::Ask, BROAD_ROOT, &why) }
+        }
+    }
 }
 
 /// The stricter of two verdicts; of equals the first.

@@ -15,7 +15,9 @@ pub mod shell;
 mod tier;
 
 pub use broad::{is_broad, kept_in_broad};
-pub use judge::{Judging, default_posture, is_granted, judge, strictest_verdict};
+pub use judge::{
+    BROAD_ROOT, Judging, broad_root_grant, default_posture, is_granted, judge, strictest_verdict,
+};
 pub use posture::Posture;
 pub use protected::{NAMES, is_of_home, is_of_project, protected, protected_unless, secrets};
 pub use rules::{Layer, Placed, Rule, RuleSet, granted, propose, strictest};

@@ -1,6 +1,8 @@
 //! Verdicts: every posture × tier for commands, hosts, reads and writes, and what nobody can wave through.
 
-use minke_policy::{Judging, Posture, Tier, default_posture, is_granted, judge};
+use minke_policy::{
+    BROAD_ROOT, Judging, Posture, Tier, broad_root_grant, default_posture, is_granted, judge, propose,
+};
 use minke_record::{Action, Judgement, Scope};
 
 const POSTURES: [Posture; 5] = [Posture::Plan, Posture::Deny, Posture::Ask, Posture::Auto, Posture::Full];
@@ -217,6 +219,52 @@ fn postures_are_ordered() {
         {
             let row = POSTURES.map(|posture| strictness(&outcome(posture, tier, &action)));
             assert!(row.is_sorted_by(|stricter, freer| stricter >= freer), "{tier} {action:?}: {row:?}");
+        }
+    }
+}
+
+#[test]
+fn a_write_in_a_broad_root_is_a_question_of_its_own() {
+    let (home, roots) = (Scope::write("/home/ada"), ["/home/ada".to_owned()]);
+    let own = Scope::write("/home/ada/.local/share/minke/tmp");
+    let writing = [writes("/home/ada/notes.md"), writes("/home/ada/project/src/a.rs"), command()];
+    for posture in [Posture::Auto, Posture::Full] {
+        let plain = Judging { own: Some(&own), ..Judging::new(posture, &home, Tier::A) };
+        let by = Judging { broad_roots: &roots, ..plain };
+        for action in &writing {
+            let verdict = judge(&by, action);
+            assert_eq!(verdict.outcome, Judgement::Ask, "{action:?}");
+            assert_eq!(verdict.layer.as_deref(), Some(BROAD_ROOT));
+            assert_eq!(verdict.rule, Some(broad_root_grant("/home/ada")));
+            assert!(verdict.reason.contains("/home/ada"), "{verdict:?}");
+            assert_eq!(propose(&by, action), None, "no rule of a file answers it");
+            assert_eq!(judge(&plain, action).outcome, Judgement::Allow, "{action:?}");
+        }
+        for action in [reads("/home/ada/notes.md"), writes("/home/ada/.local/share/minke/tmp/x")] {
+            assert_eq!(judge(&by, &action).outcome, Judgement::Allow, "{action:?}");
+        }
+        // It asks about nothing that is refused anyway.
+        for path in ["/etc/passwd", "/home/ada/.bashrc"] {
+            assert_eq!(judge(&by, &writes(path)).outcome, Judgement::Deny, "{path}");
+        }
+        // The pod's own `/tmp` does not make a root in it the pod's.
+        let (tmp, inside) = (Scope::write("/tmp"), ["/tmp/ada".to_owned()]);
+        let scope = Scope::write("/tmp/ada");
+        let by_tmp =
+            Judging { own: Some(&tmp), broad_roots: &inside, ..Judging::new(posture, &scope, Tier::A) };
+        assert_eq!(judge(&by_tmp, &writes("/tmp/ada/x")).outcome, Judgement::Ask);
+        // A child has a part of it only, or is asked as its parent.
+        let project = Scope::write("/home/ada/project");
+        let child = Judging { broad_roots: &roots, ..Judging::new(posture, &project, Tier::A) };
+        assert_eq!(judge(&child, &writing[1]).outcome, Judgement::Allow);
+        assert_eq!(judge(&child, &command()).outcome, Judgement::Allow);
+        let freer = Judging { parent: Some(&by), ..plain };
+        assert_eq!(judge(&freer, &writing[0]).outcome, Judgement::Ask);
+    }
+    for posture in [Posture::Plan, Posture::Deny] {
+        let by = Judging { broad_roots: &roots, ..Judging::new(posture, &home, Tier::A) };
+        for action in &writing {
+            assert_eq!(judge(&by, action).outcome, Judgement::Deny, "{posture:?} {action:?}");
         }
     }
 }

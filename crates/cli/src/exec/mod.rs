@@ -18,7 +18,7 @@ use minke_record::{Actor, InputSegment, Kind, Position, RunResult, Scope, Sessio
 use minke_registry::Runtime;
 
 use crate::around::{Surroundings, ids, introduction};
-use crate::create::{NewPod, create, working_directory};
+use crate::create::{BroadRoot, NewPod, create, working_directory};
 use crate::failure::{Exit, Failure};
 use crate::held::{self, Choice, Held, Place};
 use crate::referred::Here;
@@ -215,7 +215,11 @@ async fn begin(
         profile: exec.profile.clone(),
         posture: exec.posture.clone(),
         unsandboxed: exec.unsandboxed,
-        refuse_broad_root: !exec.allow_broad_root,
+        broad_root: match exec.on_ask {
+            _ if exec.allow_broad_root => BroadRoot::Allow,
+            OnAsk::Wait => BroadRoot::Ask,
+            _ => BroadRoot::Refuse,
+        },
         lift: exec.lift.clone(),
         set: exec.set.clone(),
         budget: exec.budget.clone(),

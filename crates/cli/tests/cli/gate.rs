@@ -150,6 +150,82 @@ fn for_this_session_it_is_not_asked_again_and_the_policy_stays_as_it_is() {
     world.verify();
 }
 
+const IN_HOME: &str = r#"
+[[turn]]
+[[turn.call]]
+tool = "Read"
+args = { file_path = "there.md" }
+[[turn]]
+[[turn.call]]
+tool = "Write"
+args = { file_path = "one.md", content = "1" }
+[[turn]]
+[[turn.call]]
+tool = "Write"
+args = { file_path = "two.md", content = "2" }
+[[turn]]
+text = "Over."
+"#;
+
+/// A pod whose workspace is this way from the home directory, and a user who answers.
+fn at_home(way: &str, more: &[&str]) -> (World, Going) {
+    let world = world(IN_HOME, "");
+    world.write("there.md", "there");
+    let home = world.work().join(way).canonicalize().unwrap();
+    let world = world.with("HOME", home.to_str().unwrap());
+    let going = start(&world, &[&["--on-ask", "wait"], more].concat());
+    (world, going)
+}
+
+#[test]
+fn the_first_write_in_a_broad_root_is_asked_about() {
+    let (world, going) = at_home(".", &[]);
+    let ask = asked(&world);
+    assert_eq!((&ask["tool"], &ask["layer"]), (&"Write".into(), &"broad_root".into()), "{ask}");
+    assert!(ask["action"]["writes"][0].as_str().unwrap().ends_with("one.md"), "{ask}");
+    assert!(!world.work().join("one.md").exists(), "nothing is written before the answer");
+    // The answer counts for all later writes.
+    answer(&world, &ask, "approved_for_session");
+    let done = going.end();
+    assert_eq!(done.code, Some(0), "{}", done.err);
+    assert_eq!((world.read("one.md"), world.read("two.md")), ("1".to_owned(), "2".to_owned()));
+    assert_eq!((entries(&world, "ask").len(), entries(&world, "grant").len()), (1, 1));
+    world.verify();
+}
+
+#[test]
+fn a_broad_root_is_not_written_where_the_user_says_no() {
+    let (world, going) = at_home(".", &[]);
+    let first = asked(&world);
+    answer(&world, &first, "denied");
+    let until = Instant::now() + Duration::from_secs(20);
+    let second = loop {
+        let ask = asked(&world);
+        if ask["id"] != first["id"] {
+            break ask;
+        }
+        assert!(Instant::now() < until, "the second write is not asked about");
+    };
+    answer(&world, &second, "approved");
+    let done = going.end();
+    assert_eq!(done.code, Some(0), "{}", done.err);
+    assert!(!world.work().join("one.md").exists());
+    assert_eq!(world.read("two.md"), "2");
+    world.verify();
+}
+
+#[test]
+fn below_a_broad_root_and_with_the_flag_there_is_no_question() {
+    for (way, more) in [(".", &["--allow-broad-root"][..]), ("..", &[])] {
+        let (world, going) = at_home(way, more);
+        let done = going.end();
+        assert_eq!(done.code, Some(0), "{}", done.err);
+        assert_eq!(world.read("two.md"), "2");
+        assert_eq!(entries(&world, "ask").len(), 0, "{way}");
+        world.verify();
+    }
+}
+
 #[test]
 fn nobody_there_to_ask_means_no_effect() {
     for (on_ask, code) in [("deny", 0), ("fail", 3)] {
