@@ -31,9 +31,10 @@ pub(super) fn build(plan: &Plan, layers: &[Layer]) -> Result<(), Failure> {
     rustix::mount::mount_change("/", MountPropagationFlags::REC | MountPropagationFlags::PRIVATE)
         .step(|| "making mounts private".to_owned())?;
     let mut clones = Vec::with_capacity(layers.len());
+    let mut from = Directory::default();
     for layer in layers {
         // What may be written is taken while everything still may be.
-        clones.push(if may_write(layer) { clone_layer(layer, true)? } else { None });
+        clones.push(if may_write(layer) { clone_layer(&mut from, layer, true)? } else { None });
     }
     let devices = if plan.walls.has(Walls::DEVICES) { clone_devices()? } else { Vec::new() };
     let root = open_path(Path::new("/")).step(|| "opening the root".to_owned())?;
@@ -45,12 +46,13 @@ pub(super) fn build(plan: &Plan, layers: &[Layer]) -> Result<(), Failure> {
     for (layer, clone) in layers.iter().zip(&mut clones).filter(|(layer, _)| !may_write(layer)) {
         // The rest is taken as it is now, unless a test left the root as it was.
         let is_read_only = plan.walls.has(Walls::READ_ONLY_ROOT) && !plan.writable_root;
-        *clone = clone_layer(layer, !is_read_only)?;
+        *clone = clone_layer(&mut from, layer, !is_read_only)?;
     }
     // Something is mounted over either of them later, unless a test leaves that wall out.
     let empties = Empties::new(Path::new(if plan.walls.has(Walls::TMP) { "/tmp" } else { "/dev" }))?;
+    let mut to = Directory::default();
     for (layer, clone) in layers.iter().zip(clones) {
-        attach_layer(layer, clone, &empties).step(|| format!("mounting {}", layer.at.display()))?;
+        attach_layer(&mut to, layer, clone, &empties).step(|| format!("mounting {}", layer.at.display()))?;
     }
     if plan.walls.has(Walls::DEVICES) {
         make_devices(devices)?;
@@ -63,15 +65,40 @@ pub(super) fn build(plan: &Plan, layers: &[Layer]) -> Result<(), Failure> {
 
 /// A path without symbolic links in it, opened for its place only.
 fn open_path(path: &Path) -> io::Result<OwnedFd> {
+    open_path_at(CWD, path)
+}
+
+fn open_path_at(directory: BorrowedFd<'_>, path: &Path) -> io::Result<OwnedFd> {
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let resolve = ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
-    let opened = rustix::fs::openat2(CWD, path, flags, Mode::empty(), resolve);
+    let opened = rustix::fs::openat2(directory, path, flags, Mode::empty(), resolve);
     match opened {
         Err(Errno::LOOP) => {
             Err(io::Error::other("a symbolic link is on the way; grant the path that it leads to"))
         }
         // A link at the end is opened as itself, which `NO_SYMLINKS` does not let one do.
         other => Ok(other?),
+    }
+}
+
+/// The directory of the last place, kept open: dozens of held names share one. A layer at a directory, or above it, comes
+/// before those in it, so what was opened is still what the path leads to.
+#[derive(Default)]
+struct Directory(Option<(PathBuf, OwnedFd)>);
+
+impl Directory {
+    fn open(&mut self, path: &Path) -> io::Result<BorrowedFd<'_>> {
+        if self.0.as_ref().is_none_or(|(open, _)| open != path) {
+            self.0 = Some((path.to_owned(), open_path(path)?));
+        }
+        let (_, open) = self.0.as_ref().ok_or(Errno::BADF)?;
+        Ok(open.as_fd())
+    }
+
+    /// What `open_path` gives.
+    fn open_path(&mut self, path: &Path) -> io::Result<OwnedFd> {
+        let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else { return open_path(path) };
+        open_path_at(self.open(parent)?, Path::new(name))
     }
 }
 
@@ -100,14 +127,18 @@ fn may_write(layer: &Layer) -> bool {
     matches!(layer.look, Look::Again { write: true, .. })
 }
 
-fn clone_layer(layer: &Layer, set_attributes: bool) -> Result<Option<OwnedFd>, Failure> {
+fn clone_layer(
+    directory: &mut Directory,
+    layer: &Layer,
+    set_attributes: bool,
+) -> Result<Option<OwnedFd>, Failure> {
     let Look::Again { from, write } = &layer.look else { return Ok(None) };
     let what = || format!("opening {}", from.display());
     // A held name that is a link is held by an empty file over it.
     if layer.is_link {
         return Ok(None);
     }
-    let opened = open_path(from).step(what)?;
+    let opened = directory.open_path(from).step(what)?;
     let cloned = clone(opened.as_fd()).step(what)?;
     if set_attributes {
         let mut attributes = Attributes::NO_SUID | Attributes::NO_DEVICES;
@@ -119,14 +150,23 @@ fn clone_layer(layer: &Layer, set_attributes: bool) -> Result<Option<OwnedFd>, F
     Ok(Some(cloned))
 }
 
-fn attach_layer(layer: &Layer, clone: Option<OwnedFd>, empties: &Empties) -> io::Result<()> {
-    let place = open_place(&layer.at)?;
+fn attach_layer(
+    directory: &mut Directory,
+    layer: &Layer,
+    clone: Option<OwnedFd>,
+    empties: &Empties,
+) -> io::Result<()> {
     let mount = match (clone, &layer.look) {
         (Some(clone), _) => clone,
         (None, Look::Empty { rooms }) if !rooms.is_empty() => mask_with_rooms(&layer.at, rooms)?,
         (None, _) => empties.clone_of(layer.is_directory)?,
     };
-    attach(&mount, &place)
+    let (Some(parent), Some(name)) = (layer.at.parent(), layer.at.file_name()) else {
+        return attach(&mount, &open_path(&layer.at)?);
+    };
+    // A name that is a link is mounted on as the link that it is.
+    let parent = directory.open(parent)?;
+    Ok(rustix::mount::move_mount(&mount, "", parent, name, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)?)
 }
 
 /// A file system in memory, not mounted anywhere yet.

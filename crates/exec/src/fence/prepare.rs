@@ -7,7 +7,7 @@
 //! be renamed, and without that the way could be moved aside and built anew
 //! (`tests/fence.rs`, `what_is_held_cannot_be_moved_aside`).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io;
@@ -122,7 +122,7 @@ impl Wish {
 
 #[derive(Default)]
 struct Wishes {
-    wishes: BTreeMap<PathBuf, Wish>,
+    wishes: HashMap<PathBuf, Wish>,
     /// What is to be held and is not there, with the way to it.
     missing: Vec<Missing>,
 }
@@ -176,7 +176,10 @@ impl Wishes {
 
     fn grants(&self, plan: &Plan) -> Vec<PathBuf> {
         let granted = self.wishes.iter().filter(|(_, wish)| **wish == Wish::Grant).map(|(at, _)| at.clone());
-        granted.chain(plan.writable_root.then(|| PathBuf::from("/"))).collect()
+        let mut granted: Vec<PathBuf> = granted.collect();
+        granted.sort();
+        granted.extend(plan.writable_root.then(|| PathBuf::from("/")));
+        granted
     }
 
     /// Holds a name below a root: what is there, or the first part of it that is missing.
@@ -249,7 +252,8 @@ impl Wishes {
             }
             layers.push(Layer { at: at.clone(), look: self.look(at, *wish, plan), is_directory, is_link });
         }
-        layers.sort_by_key(|layer| layer.at.components().count());
+        // Those of one directory next to each other.
+        layers.sort_by_cached_key(|layer| (layer.at.components().count(), layer.at.clone()));
         Ok(layers)
     }
 
