@@ -132,7 +132,7 @@ impl Git {
 
     /// A command in a directory.
     pub fn command(&self, dir: &Path) -> Command {
-        let mut command = Command::new(&self.program);
+        let mut command = minke_programs::command(&self.program);
         command.env_clear().env("PATH", &self.path);
         for name in PASSED {
             if let Some(value) = std::env::var_os(name) {

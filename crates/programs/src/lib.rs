@@ -1,6 +1,6 @@
 //! Programs: where Minke finds a program that it starts itself.
 //!
-//! Here: the one lookup over `PATH`. Elsewhere: who starts the program (`exec`, `tui`, `cli`), and which `PATH` a
+//! Here: the one lookup over `PATH`, and the umask that such a program has, the user's own. Elsewhere: who starts the program (`exec`, `tui`, `cli`), and which `PATH` a
 //! sandboxed command has (`exec::env`).
 //! A workspace may hold a file with any name, for example `git`. The lookup therefore uses only the absolute parts of
 //! `PATH`, and no directory and no program inside a workspace, whether the path leads there directly or by a link.
@@ -9,10 +9,42 @@
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::process::CommandExt;
 use std::path::{Component, Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
 
 use rustix::fs::{Access, access};
 use thiserror::Error;
+
+static UMASK: OnceLock<u32> = OnceLock::new();
+
+/// Gives this umask, the user's own, to every program that `command` starts from now on, where this process has another one
+/// for files of its own. The first one counts.
+pub fn start_under_umask(umask: u32) {
+    let _first = UMASK.set(umask);
+}
+
+/// A command that runs a program of the user's: an editor or git writes files that others may read, if the user's umask lets
+/// them.
+#[expect(
+    unsafe_code,
+    reason = "a umask is set between fork and execution, or this process would have it too"
+)]
+pub fn command(program: &Path) -> Command {
+    let mut command = Command::new(program);
+    if let Some(umask) = UMASK.get().copied() {
+        let mode = rustix::fs::Mode::from_raw_mode(umask as rustix::fs::RawMode);
+        // SAFETY: `umask` is one system call, which is safe between fork and execution.
+        unsafe {
+            command.pre_exec(move || {
+                rustix::process::umask(mode);
+                Ok(())
+            });
+        }
+    }
+    command
+}
 
 /// The parts of `PATH` that one lookup reads at most.
 const PARTS: usize = 512;

@@ -4,7 +4,6 @@ use std::fs::{self, OpenOptions};
 use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use minke_programs::Lookup;
 
@@ -20,7 +19,7 @@ pub(crate) fn edit(editor: Option<&str>, text: &str, workspaces: &[PathBuf]) -> 
     let found =
         Lookup::new(workspaces).find(program).map_err(|e| format!("`{program}` cannot be started: {e}"))?;
     let path = Beside::new(text).map_err(|e| format!("no file can be made for it: {e}"))?;
-    let status = Command::new(found).args(words).arg(&path.0).status();
+    let status = minke_programs::command(&found).args(words).arg(&path.0).status();
     let status = status.map_err(|e| format!("`{program}` cannot be started: {e}"))?;
     if !status.success() {
         return Err(format!("`{program}` ended with {status}; the text is as it was"));
