@@ -202,6 +202,7 @@ impl Pod {
     /// request's number and whether the model has said anything in this reply.
     fn keep_begun_text(&mut self, m: &mut Making) -> Kept {
         let Some(reply) = self.life.reply.take() else { return Kept::default() };
+        let begun = !reply.is_untouched();
         let mut said = reply.said;
         for block in reply.blocks.into_values() {
             match block.kind {
@@ -222,7 +223,7 @@ impl Pod {
         }
         // An attempt that is only waited for has not been made.
         let attempts = reply.attempts.saturating_sub(u32::from(reply.retry_at.is_some()));
-        Kept { call: reply.call, said, attempts, recording: reply.recording }
+        Kept { call: reply.call, begun, said, attempts, recording: reply.recording }
     }
 
     /// The request is over. Its recording goes into the same step, so there is none that nothing names.
@@ -327,17 +328,18 @@ impl Pod {
         let Some(run) = &self.state.facts.run else { return };
         let attempt = run.continued.saturating_add(1);
         let kept = self.keep_begun_text(m);
-        let (call, said) = (kept.call, kept.said);
+        let (call, begun) = (kept.call, kept.begun);
         let retryable = failure.kind.retryable();
         let outcome =
-            if said || failure.kind == FailureKind::Cut { LlmOutcome::Broken } else { LlmOutcome::Failed };
+            if begun || failure.kind == FailureKind::Cut { LlmOutcome::Broken } else { LlmOutcome::Failed };
         self.note_end(m, kept, outcome);
         if self.has_calls() {
             // Whole calls came before the break: they are made, and the next request tells what came of them.
             self.life.stop_reason = "broken".to_owned();
             return self.go_on(m);
         }
-        if retryable && said && attempt <= CONTINUATIONS {
+        // A break inside thinking or inside the only call leaves no entry behind: the model is asked anew all the same.
+        if retryable && begun && attempt <= CONTINUATIONS {
             let message = format!(
                 "the reply broke off and is continued ({attempt} of {CONTINUATIONS}): {}",
                 failure.message
@@ -375,6 +377,9 @@ fn name_of(route: &Route) -> String {
 #[derive(Default)]
 struct Kept {
     call: u64,
+    /// Some block had begun, even if nothing of it could be kept.
+    begun: bool,
+    /// An entry holds some part of the reply.
     said: bool,
     attempts: u32,
     recording: Option<Arc<Blob>>,

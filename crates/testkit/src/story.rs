@@ -32,7 +32,7 @@
 //! model > think: TEXT         a block of thinking
 //! model > Tool {JSON}         a call: a word with a capital letter and an object
 //! model > begin TEXT          a block that begins and does not end: the stream stays open
-//! model > begin Tool {"a      the same of a call
+//! model > begin Tool {"a      the same of a call;  model > begin think: TEXT   the same of a block of thinking
 //! model > cut                 the stream breaks;  model > fails busy WHY · model > fails for good WHY
 //! model > fails for N s WHY   busy, and the provider says for how long
 //! model > odd KIND TEXT       a block of a kind that nobody knows
@@ -180,6 +180,7 @@ pub enum Piece {
     Think(String),
     Call { tool: String, arguments: String },
     BeginText(String),
+    BeginThink(String),
     BeginCall { tool: String, arguments: String },
     Cut,
     Busy(String),
@@ -303,7 +304,7 @@ fn fits(pieces: &[Piece], next: &Piece) -> bool {
         )
     });
     let after_call = matches!(pieces.last(), Some(Piece::Call { .. }));
-    let speaks = matches!(next, Piece::Text(_) | Piece::Think(_) | Piece::BeginText(_));
+    let speaks = matches!(next, Piece::Text(_) | Piece::Think(_) | Piece::BeginText(_) | Piece::BeginThink(_));
     !(ended || after_call && speaks)
 }
 
@@ -363,6 +364,9 @@ fn piece(said: &str) -> Result<Piece, String> {
         return Ok(Piece::Think(text.to_owned()));
     }
     if let Some(begun) = said.strip_prefix("begin ") {
+        if let Some(thought) = begun.strip_prefix("think: ") {
+            return Ok(Piece::BeginThink(thought.to_owned()));
+        }
         return Ok(match call(begun) {
             Some((tool, arguments)) => Piece::BeginCall { tool, arguments },
             None => Piece::BeginText(begun.to_owned()),

@@ -276,6 +276,10 @@ impl<'a> Telling<'a> {
                     (BlockKind::Text, text)
                 }
                 Piece::Think(text) => (BlockKind::Thinking, text),
+                Piece::BeginThink(text) => {
+                    open = true;
+                    (BlockKind::Thinking, text)
+                }
                 Piece::Call { tool, arguments } | Piece::BeginCall { tool, arguments } => {
                     open |= matches!(piece, Piece::BeginCall { .. });
                     calls = true;
@@ -306,7 +310,7 @@ impl<'a> Telling<'a> {
             for part in halves(text) {
                 self.says(call, ModelEvent::Delta { index, text: part })?;
             }
-            if !matches!(piece, Piece::BeginText(_) | Piece::BeginCall { .. }) {
+            if !matches!(piece, Piece::BeginText(_) | Piece::BeginThink(_) | Piece::BeginCall { .. }) {
                 self.says(call, ModelEvent::BlockStop { index, end: BlockEnd::default() })?;
             }
         }
