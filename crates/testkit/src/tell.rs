@@ -301,6 +301,7 @@ impl<'a> Telling<'a> {
                     self.says(call, ModelEvent::Unknown { kind, text })?;
                     continue;
                 }
+                Piece::Refused(why) => return self.fails(call, FailureKind::Refused, why),
                 Piece::ForGood(why) => return self.fails(call, FailureKind::Permanent, why),
                 Piece::Stop(reason) => {
                     return self.says(call, ModelEvent::Done { stop: reason.as_str().into() });
