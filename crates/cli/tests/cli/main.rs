@@ -2,8 +2,8 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-mod clean_output;
 mod broken;
+mod clean_output;
 mod config;
 mod crash;
 mod crowd;
