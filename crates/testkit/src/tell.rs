@@ -276,6 +276,10 @@ impl<'a> Telling<'a> {
                     (BlockKind::Text, text)
                 }
                 Piece::Think(text) => (BlockKind::Thinking, text),
+                Piece::BeginThink(text) => {
+                    open = true;
+                    (BlockKind::Thinking, text)
+                }
                 Piece::Call { tool, arguments } | Piece::BeginCall { tool, arguments } => {
                     open |= matches!(piece, Piece::BeginCall { .. });
                     calls = true;
@@ -297,6 +301,7 @@ impl<'a> Telling<'a> {
                     self.says(call, ModelEvent::Unknown { kind, text })?;
                     continue;
                 }
+                Piece::Refused(why) => return self.fails(call, FailureKind::Refused, why),
                 Piece::ForGood(why) => return self.fails(call, FailureKind::Permanent, why),
                 Piece::Stop(reason) => {
                     return self.says(call, ModelEvent::Done { stop: reason.as_str().into() });
@@ -306,7 +311,7 @@ impl<'a> Telling<'a> {
             for part in halves(text) {
                 self.says(call, ModelEvent::Delta { index, text: part })?;
             }
-            if !matches!(piece, Piece::BeginText(_) | Piece::BeginCall { .. }) {
+            if !matches!(piece, Piece::BeginText(_) | Piece::BeginThink(_) | Piece::BeginCall { .. }) {
                 self.says(call, ModelEvent::BlockStop { index, end: BlockEnd::default() })?;
             }
         }

@@ -14,7 +14,7 @@ use clap::{Args, ValueEnum};
 use minke_client::{Connection, Home, Launched, launch};
 use minke_pod::Visit;
 use minke_protocol::{Detail, Method, Shutdown, ShutdownMode, Subscribe};
-use minke_record::{Actor, InputSegment, Kind, Position, RunResult, Scope, SessionId, Text};
+use minke_record::{Actor, ErrorCode, InputSegment, Kind, Position, RunResult, Scope, SessionId, Text};
 use minke_registry::Runtime;
 
 use crate::around::{Surroundings, ids, introduction};
@@ -332,10 +332,17 @@ impl Told<'_> {
             Ending::Completed { result, reason } => self.completed(&result, reason.as_deref()),
             Ending::Errored { code, message } => {
                 let failure = Failure::new(Exit::of(&code), format!("the run failed: {message}")).code(&code);
-                Err(failure.hint(format!(
-                    "`minke log show {session}` shows what happened; \
-                     `minke exec --resume {session} \"…\"` goes on"
-                )))
+                let hint = if code == ErrorCode::Refused {
+                    format!(
+                        "`minke exec --resume {session} \"…\"` continues in other words, with --model on another model"
+                    )
+                } else {
+                    format!(
+                        "`minke log show {session}` shows what happened; \
+                         `minke exec --resume {session} \"…\"` goes on"
+                    )
+                };
+                Err(failure.hint(hint))
             }
             Ending::PodGone => Err(self.pod_gone(status.ok())),
             // The question went with its run: it can only be asked again.
