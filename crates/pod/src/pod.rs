@@ -78,6 +78,8 @@ pub(crate) struct Life {
     pub(crate) clients: usize,
     pub(crate) commands: usize,
     pub(crate) idle_timer: bool,
+    /// The client that this pod was started for is gone: it stays no longer than it has something to do.
+    pub(crate) orphaned: bool,
     /// The log cannot be written; new runs are refused.
     pub(crate) storage_failed: Option<String>,
     pub(crate) told: Option<Status>,
@@ -176,6 +178,7 @@ impl Pod {
             commands: old.life.commands,
             waiters: old.life.waiters,
             idle_timer: old.life.idle_timer,
+            orphaned: old.life.orphaned,
             told: old.life.told,
             storage_failed: old.life.storage_failed,
             hooks: old.life.hooks,
@@ -231,6 +234,7 @@ impl Pod {
             What::Timer(timer) => self.timer(&mut m, timer),
             What::Signal => self.stop_by_signal(&mut m, "a signal"),
             What::Clients(count) => self.life.clients = count,
+            What::OwnerGone => self.owner_gone(&mut m),
             What::Commands(count) => self.life.commands = count,
             What::StorageFailed { message } => self.storage_failed(&mut m, message),
             What::StorageBack => self.storage_back(&mut m),
@@ -335,7 +339,8 @@ impl Pod {
                 self.life.idle_timer = false;
                 if self.may_sleep() {
                     self.life.sleepy = true;
-                    self.stop_by_signal(m, "idle exit");
+                    let why = if self.life.orphaned { "the end of its client" } else { "idle exit" };
+                    self.stop_by_signal(m, why);
                 }
             }
             Timer::Retry(call) => self.retry_now(m, call),
@@ -383,6 +388,14 @@ impl Pod {
             && self.life.work.values().all(|work| matches!(work, Work::Asking(_)))
             && self.life.stopping.is_none()
             && (self.state.facts.run.is_none() || waits)
+    }
+
+    /// What it does is finished first; then it sleeps soon, whatever the manifest says of pods that nobody waits for.
+    fn owner_gone(&mut self, m: &mut Making) {
+        self.life.orphaned = true;
+        if std::mem::take(&mut self.life.idle_timer) {
+            m.effect(Effect::ClearTimer { timer: Timer::IdleExit });
+        }
     }
 
     fn watch_idleness(&mut self, m: &mut Making) {
