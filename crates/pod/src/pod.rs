@@ -339,8 +339,7 @@ impl Pod {
                 self.life.idle_timer = false;
                 if self.may_sleep() {
                     self.life.sleepy = true;
-                    let why = if self.life.orphaned { "the end of its client" } else { "idle exit" };
-                    self.stop_by_signal(m, why);
+                    self.stop_by_signal(m, "idle exit");
                 }
             }
             Timer::Retry(call) => self.retry_now(m, call),
