@@ -19,6 +19,7 @@ use crate::fault::Fault;
 use crate::lists::from_index;
 use crate::look::Glance;
 use crate::request::{New, Override, ThreadName, params_of};
+use crate::stderr::report;
 use crate::threads::Again;
 use crate::visits::{change, introduction};
 
@@ -184,7 +185,7 @@ impl Engine {
         match woken.await {
             Ok(reached) => self.keep(reached.launched),
             Err(fault) => {
-                eprintln!("the hooks of job s_{session} are told when its pod lives: {}", fault.message)
+                report!("the hooks of job s_{session} are told when its pod lives: {}", fault.message)
             }
         }
     }

@@ -135,23 +135,50 @@ pub struct Line {
 /// What a line says.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Does {
-    User { mode: Mode, op: Option<String>, text: String },
+    User {
+        mode: Mode,
+        op: Option<String>,
+        text: String,
+    },
     Model(Vec<Piece>),
     Person(String),
-    Notify { wake: bool, text: String },
-    Child { number: u64, what: String },
-    Pod { name: String, what: String },
-    Parent { away: bool },
+    Notify {
+        wake: bool,
+        text: String,
+    },
+    Child {
+        number: u64,
+        what: String,
+    },
+    Pod {
+        name: String,
+        what: String,
+    },
+    Parent {
+        away: bool,
+    },
     ToolsHold,
     ToolsGo,
     Tool(String),
-    Hook { who: String, what: String },
-    Edit { path: String, text: String },
+    Hook {
+        who: String,
+        what: String,
+    },
+    Edit {
+        path: String,
+        text: String,
+    },
     Policy(String),
-    Clock { seconds: u64 },
+    Clock {
+        seconds: u64,
+    },
     Clients(usize),
+    /// The client that the pod was started for is gone.
+    OwnerGone,
     Signal,
-    Crash { power: bool },
+    Crash {
+        power: bool,
+    },
     Boot,
     Disk(DiskWord),
     Visit(String),
@@ -410,6 +437,7 @@ fn does(line: &str) -> Result<Does, String> {
         "tools hold" => Does::ToolsHold,
         "tools go" => Does::ToolsGo,
         "signal" => Does::Signal,
+        "owner gone" => Does::OwnerGone,
         "crash" => Does::Crash { power: false },
         "power cut" => Does::Crash { power: true },
         "boot" => Does::Boot,

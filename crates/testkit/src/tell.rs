@@ -175,6 +175,7 @@ impl<'a> Telling<'a> {
             }
             Does::Clock { seconds } => self.world.pass(seconds * 1_000),
             Does::Clients(count) => self.alive(What::Clients(*count)),
+            Does::OwnerGone => self.alive(What::OwnerGone),
             Does::Signal => self.alive(What::Signal),
             Does::Crash { power } => {
                 if self.world.pod.is_some() {
@@ -389,6 +390,7 @@ impl<'a> Telling<'a> {
             | Does::ToolsHold
             | Does::ToolsGo
             | Does::Clients(_)
+            | Does::OwnerGone
             | Does::Signal
             | Does::Disk(_) => true,
             // A held call died with the process.

@@ -138,6 +138,7 @@ stories! {
     note_while_paused,
     nothing_to_stop,
     once_calls_keep_their_order,
+    owner_gone,
     pause_drops_pure_calls,
     pause_in_mid_stream,
     pause_in_mid_tool,

@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use minke_client::{Connection, Home, Launched, launch};
+use minke_client::{Bond, Connection, Home, Launched, launch};
 use minke_pod::Visit;
 use minke_protocol::{Detail, Method, Shutdown, ShutdownMode, Subscribe};
 use minke_record::{Actor, ErrorCode, InputSegment, Kind, Position, RunResult, Scope, SessionId, Text};
@@ -221,7 +221,7 @@ async fn begin(
         ..NewPod::default()
     };
     let (session, lease) = create(new, around, home)?;
-    let launched = launch(&home.paths, session, lease).await?;
+    let launched = launch(&home.paths, session, lease, Bond::Bound).await?;
     Ok(Begun { session, launched, since: None, which: Which::Input { op_id } })
 }
 
@@ -243,7 +243,7 @@ async fn go_on(
     let Some(prompt) = prompt else {
         let before = home.store.reader(session)?.head()?;
         let lease = home.store.lease(session)?;
-        let launched = launch(&home.paths, session, lease).await?;
+        let launched = launch(&home.paths, session, lease, Bond::Bound).await?;
         return Ok(Begun { session, launched, since: before, which: Which::Resumed });
     };
     let op_id = ids().next_uuid().to_string();
@@ -254,7 +254,7 @@ async fn go_on(
         Here::of(session, home, around)?.said(&prompt)
     };
     let step = queue_step(segments, Some(op_id.clone()), Actor::person("exec"));
-    let (launched, since) = minke_client::wake(home, session, &*step).await?;
+    let (launched, since) = minke_client::wake(home, session, &*step, Bond::Bound).await?;
     Ok(Begun { session, launched, since, which: Which::Input { op_id } })
 }
 

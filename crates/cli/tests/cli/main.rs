@@ -16,6 +16,7 @@ mod exchange;
 mod exec;
 mod failures;
 mod front;
+mod full;
 mod gate;
 mod hands;
 mod held;
