@@ -39,6 +39,8 @@ pub(crate) struct NewPod {
     pub(crate) posture: Option<String>,
     /// Commands run without a fence.
     pub(crate) unsandboxed: bool,
+    /// Nobody watches: a directory that holds the things of many programs must have been meant.
+    pub(crate) refuse_broad_root: bool,
     /// Protected names that the agent may write all the same.
     pub(crate) lift: Vec<PathBuf>,
     pub(crate) set: Vec<String>,
@@ -83,6 +85,9 @@ pub(crate) fn create(
         task => task,
     };
     let session = SessionId(ids().next_uuid());
+    if new.refuse_broad_root && new.place == Place::Here {
+        refuse_broad_root(&scope_here(&cwd, &manifest.scope)?)?;
+    }
     let desk = Desk::set_up(new.place, &cwd, (home, &manifest.scope), &name, session)?;
     let cloned = desk.clone.clone();
     let made = Made {
@@ -220,7 +225,56 @@ pub(crate) fn scope_here(cwd: &Path, declared: &ScopeSection) -> Result<Scope, F
         scope.allow.clone_from(&declared.allow);
     }
     scope.deny.clone_from(&declared.deny);
+    keep_programs(&mut scope);
     Ok(scope)
+}
+
+/// In a broad root the directories of `PATH`, user units and start-up files are only read, by file tools and commands.
+fn keep_programs(scope: &mut Scope) {
+    let home = own_home();
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let path: Vec<String> = std::env::split_paths(&path)
+        .filter(|dir| dir.is_absolute())
+        .filter_map(|dir| dir.canonicalize().unwrap_or(dir).to_str().map(str::to_owned))
+        .filter(|dir| minke_policy::is_canonical(dir))
+        .collect();
+    for root in broad_roots(scope, home.as_deref()) {
+        for target in minke_policy::kept_in_broad(&root, home.as_deref(), &path) {
+            // A mount covers a place and not a link to it. What is missing gets a stand-in, which the system's own
+            // programs would trip over.
+            let real = Path::new(&target).canonicalize().ok();
+            let in_home = home.as_deref().is_some_and(|home| Path::new(&target).starts_with(home));
+            let Some(target) =
+                real.map_or(in_home.then_some(target), |real| real.to_str().map(str::to_owned))
+            else {
+                continue;
+            };
+            let rule = ScopeRule { target, permission: Permission::Write, recursive: true };
+            if !scope.deny.contains(&rule) {
+                scope.deny.push(rule);
+            }
+        }
+    }
+}
+
+fn own_home() -> Option<String> {
+    let home = std::env::home_dir().and_then(|home| home.canonicalize().ok());
+    home.and_then(|home| home.to_str().map(str::to_owned))
+}
+
+/// The write grants of a scope that are broad roots.
+fn broad_roots(scope: &Scope, home: Option<&str>) -> Vec<String> {
+    let writes = scope.allow.iter().filter(|rule| rule.permission == Permission::Write);
+    writes.map(|rule| rule.target.clone()).filter(|root| minke_policy::is_broad(root, home)).collect()
+}
+
+/// A headless run in a broad root needs a word of the user's.
+fn refuse_broad_root(scope: &Scope) -> Result<(), Failure> {
+    let Some(root) = broad_roots(scope, own_home().as_deref()).into_iter().next() else { return Ok(()) };
+    let why = "it holds the files of many programs, and nobody would be asked before the first write";
+    Err(Failure::usage(format!("could not start a run that may write all of {root}"))
+        .why(why)
+        .hint("give --cwd a project directory, or --allow-broad-root if you mean this one; --read-only writes nothing"))
 }
 
 /// Where the pod works, and what it may touch.

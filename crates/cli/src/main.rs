@@ -63,6 +63,7 @@ mod tour;
 mod transcript;
 mod trust;
 mod typed;
+mod umask;
 mod undo;
 mod visit;
 mod wait;
@@ -187,6 +188,7 @@ fn main() -> ExitCode {
     if std::env::args_os().next().is_some_and(|name| minke_exec::fence::is_helper(&name)) {
         return minke_exec::fence::helper_main();
     }
+    umask::close();
     if let Err(failure) = private::keep_memory_private() {
         Screen::plain(&Common::default()).fail(&failure);
         return failure.exit.into();

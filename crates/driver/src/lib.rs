@@ -63,6 +63,13 @@ pub use minke_store_postgres::Chosen;
 /// 8 that calls wait for), the others read files.
 const READING_THREADS: usize = 48;
 
+/// Makes what a pod makes for the user (files of its workspace, and by its commands) under the user's own umask, where this
+/// process has another one for files of its own.
+pub fn work_under(umask: u32) {
+    minke_exec::fence::give_commands_umask(umask);
+    minke_files::make_files_under(umask);
+}
+
 /// What a pod is started with.
 #[derive(Debug)]
 pub struct PodArgs {

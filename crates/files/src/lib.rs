@@ -24,4 +24,5 @@ pub use error::{FileError, FilesError};
 pub use files::{Files, FilesConfig, Located, Opened, OpenedDir, TmpAlias};
 pub use removal::{Removal, remove_tree};
 pub use replace::{Expect, FILE_BYTES, Guard, Replaced, hash};
+pub use temporary::make_files_under;
 pub use walls::Lent;

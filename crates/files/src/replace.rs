@@ -8,7 +8,7 @@ use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::hash::{BuildHasher, RandomState};
 use std::io::{self, Read, Write};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -21,7 +21,7 @@ use crate::beneath::{self, again, mode_of};
 use crate::error::FileError;
 use crate::files::{Files, open_spot, refuse_special};
 use crate::resolve::{At, Spot};
-use crate::temporary::Temporary;
+use crate::temporary::{NEW_FILE, Temporary, under_umask};
 use crate::walls::Walls;
 
 /// The largest file whose content is compared or replaced: it is held in memory once or twice.
@@ -183,7 +183,7 @@ impl Place {
             owner_lost = temporary.take_owner(old).map_err(say)?;
             temporary.take_attributes(&self.dir, &self.name).map_err(say)?;
         }
-        if let Some(mode) = mode.or(old.as_ref().map(mode_of)) {
+        if let Some(mode) = mode.or(old.as_ref().map(mode_of)).or_else(|| under_umask(NEW_FILE)) {
             temporary.take_mode(mode).map_err(say)?;
         }
         temporary.file.sync_all().map_err(failed("writing it to disk")).map_err(say)?;
@@ -268,6 +268,14 @@ fn read_whole(file: &mut File, path: &Path) -> Result<Vec<u8>, FileError> {
     Ok(content)
 }
 
+/// Gives a directory that was just made the mode that the user's umask leaves it, and what it got from the one above.
+fn open_up(dir: BorrowedFd<'_>, name: &Path) -> Result<(), Errno> {
+    let Some(mode) = under_umask(NEW_DIRECTORY) else { return Ok(()) };
+    let made = beneath::listable(dir, name)?;
+    let inherited = Mode::from_raw_mode(rustix::fs::fstat(&made)?.st_mode) & Mode::SGID;
+    again(|| rustix::fs::fchmod(&made, Mode::from_raw_mode(mode as rustix::fs::RawMode) | inherited))
+}
+
 /// The directory of a path, made with those above it that are missing; each must be writable itself.
 fn make_directories(
     walls: &Walls,
@@ -289,7 +297,10 @@ fn make_directories(
                 walls.check(&here, Level::Write)?;
                 let mode = Mode::from_raw_mode(NEW_DIRECTORY as rustix::fs::RawMode);
                 match again(|| rustix::fs::mkdirat(&dir, part, mode)) {
-                    Ok(()) => made.push(here.clone()),
+                    Ok(()) => {
+                        made.push(here.clone());
+                        open_up(dir.as_fd(), Path::new(part)).map_err(failed)?;
+                    }
                     // Somebody was quicker.
                     Err(Errno::EXIST) => {}
                     Err(e) => return Err(failed(e)),

@@ -16,7 +16,20 @@ use crate::beneath::{self, again};
 
 /// Permissions and the sticky bit. Who changes a program's content does not keep the rights that its owner gave it.
 const MODE_BITS: u32 = 0o1777;
-const NEW_FILE: u32 = 0o666;
+pub(crate) const NEW_FILE: u32 = 0o666;
+
+static UMASK: std::sync::OnceLock<u32> = std::sync::OnceLock::new();
+
+/// Gives new files of a scope the mode that they have under this umask, the user's own, where this process has another
+/// for files of its own. The first one counts.
+pub fn make_files_under(umask: u32) {
+    let _first = UMASK.set(umask);
+}
+
+/// What something new gets instead of what this process's own umask leaves of it.
+pub(crate) fn under_umask(mode: u32) -> Option<u32> {
+    UMASK.get().map(|umask| mode & !umask)
+}
 
 /// A file without a place yet; gone again unless it gets one. Where the file system can do it, it has no name until it
 /// is complete, so that nothing is left behind if this process is killed.

@@ -72,14 +72,17 @@ pub(crate) struct Exec {
     /// Let commands run without a fence, with all your rights; no file and no model can say this
     #[arg(long)]
     unsandboxed: bool,
+    /// Let the agent write in /, the home directory, /tmp and their like, when that is the workspace
+    #[arg(long)]
+    allow_broad_root: bool,
     /// Let the agent write a protected name, for example .git/config or .minke
     #[arg(long, value_name = "PATH")]
     lift: Vec<PathBuf>,
     /// Go on with a session: its id, the beginning of it, or its name. Without a prompt its paused run is resumed
-    #[arg(long, value_name = "SESSION", conflicts_with_all = ["last", "profile", "cwd", "name", "set", "posture", "unsandboxed", "lift", "budget", "read_only", "clone"])]
+    #[arg(long, value_name = "SESSION", conflicts_with_all = ["last", "profile", "cwd", "name", "set", "posture", "unsandboxed", "allow_broad_root", "lift", "budget", "read_only", "clone"])]
     resume: Option<String>,
     /// Go on with the newest session of this directory
-    #[arg(long, conflicts_with_all = ["profile", "cwd", "name", "set", "posture", "unsandboxed", "lift", "budget", "read_only", "clone"])]
+    #[arg(long, conflicts_with_all = ["profile", "cwd", "name", "set", "posture", "unsandboxed", "allow_broad_root", "lift", "budget", "read_only", "clone"])]
     last: bool,
     /// Take the prompt as it is: no `@path`, `#knowledge` or `/skill` in it refers to anything
     #[arg(long)]
@@ -212,6 +215,7 @@ async fn begin(
         profile: exec.profile.clone(),
         posture: exec.posture.clone(),
         unsandboxed: exec.unsandboxed,
+        refuse_broad_root: !exec.allow_broad_root,
         lift: exec.lift.clone(),
         set: exec.set.clone(),
         budget: exec.budget.clone(),

@@ -257,3 +257,121 @@ fn the_newest_keys_of_the_manifest_are_set_and_a_limit_exits_with_4() {
     assert_eq!(world.read("NOTES.md"), "again\nagain\n");
     world.verify();
 }
+
+/// What is planted in a home directory runs with the user's next command.
+const HOME_PLANTER: &str = r#"
+[[turn]]
+[[turn.call]]
+tool = "Write"
+args = { file_path = ".local/bin/git", content = "planted" }
+[[turn]]
+[[turn.call]]
+tool = "Write"
+args = { file_path = "tools/ls", content = "planted" }
+[[turn]]
+[[turn.call]]
+tool = "Write"
+args = { file_path = ".config/systemd/user/x.service", content = "planted" }
+[[turn]]
+[[turn.call]]
+tool = "Write"
+args = { file_path = "notes.md", content = "ours" }
+[[turn]]
+text = "done"
+"#;
+
+#[test]
+fn a_headless_run_in_a_broad_root_needs_a_flag() {
+    let world = World::new();
+    let script = world.write("s.toml", HOME_PLANTER).display().to_string();
+    let model = format!("scripted:{script}");
+    let home = world.work().canonicalize().unwrap();
+    std::fs::create_dir(home.join("tools")).unwrap();
+    let path = format!("{}:{}", home.join("tools").display(), std::env::var("PATH").unwrap());
+    let in_home = |args: &[&str]| {
+        let mut command = world.command();
+        command.env("HOME", &home).env("PATH", &path).args(["exec", "--model", &model]).args(args);
+        world.done(command)
+    };
+    let refused = in_home(&["go"]);
+    assert_eq!(refused.code, Some(2), "{refused:?}");
+    assert!(refused.err.contains("--allow-broad-root") && refused.err.contains("--cwd"), "{refused:?}");
+    assert!(!home.join("notes.md").exists());
+    // Other ways to a broad root are the same.
+    for root in ["/", "/tmp", "/var/tmp", "/usr"] {
+        let refused = in_home(&["--cwd", root, "go"]);
+        assert_eq!(refused.code, Some(2), "{root}: {refused:?}");
+        assert!(refused.err.contains("--allow-broad-root"), "{root}: {refused:?}");
+    }
+    let done = in_home(&["--allow-broad-root", "go"]);
+    assert_eq!(done.code, Some(0), "{done:?}");
+    assert_eq!(std::fs::read_to_string(home.join("notes.md")).unwrap(), "ours");
+    for planted in [".local/bin/git", "tools/ls", ".config/systemd/user/x.service"] {
+        assert!(!home.join(planted).exists(), "{planted}: {done:?}");
+    }
+    // A directory below one is as always, and reading needs no word.
+    std::fs::create_dir(home.join("project")).unwrap();
+    let below = in_home(&["--cwd", "project", "go"]);
+    assert_eq!(below.code, Some(0), "{below:?}");
+    assert!(home.join("project/notes.md").exists());
+    assert_eq!(in_home(&["--read-only", "go"]).code, Some(0));
+}
+
+const WRITER: &str = r#"
+[[turn]]
+[[turn.call]]
+tool = "Write"
+args = { file_path = "made/by-tool.md", content = "ours" }
+[[turn]]
+[[turn.call]]
+tool = "Bash"
+args = { command = "umask; mkdir by-command; echo ours > by-command/file" }
+[[turn]]
+text = "done"
+"#;
+
+/// Whatever the user's umask is, files of Minke are private, and files of the workspace are as the user has set it.
+#[test]
+fn what_minke_writes_is_its_users_alone() {
+    use std::os::unix::fs::PermissionsExt;
+    fn mode(path: &std::path::Path) -> u32 {
+        std::fs::symlink_metadata(path).unwrap().permissions().mode() & 0o7777
+    }
+    fn all(dir: &std::path::Path, into: &mut Vec<std::path::PathBuf>) {
+        for entry in std::fs::read_dir(dir).unwrap() {
+            let entry = entry.unwrap();
+            if entry.file_type().unwrap().is_dir() {
+                all(&entry.path(), into);
+            }
+            into.push(entry.path());
+        }
+    }
+    for (umask, file, directory) in
+        [("000", 0o666, 0o777), ("022", 0o644, 0o755), ("027", 0o640, 0o750), ("077", 0o600, 0o700)]
+    {
+        let world = World::new();
+        world.write("s.toml", WRITER);
+        let script = format!("umask {umask}; exec \"$@\"");
+        let args = ["exec", "--model", "scripted:s.toml", "go"];
+        let done = world.through_shell(&script, &[&args[..], &UNFENCED].concat());
+        assert_eq!(done.code, Some(0), "{umask}: {done:?}");
+        for (name, expected) in [
+            ("made", directory),
+            ("made/by-tool.md", file),
+            ("by-command", directory),
+            ("by-command/file", file),
+        ] {
+            let found = mode(&world.work().join(name));
+            assert_eq!(found, expected, "{umask}: {name} has {found:o}");
+        }
+        let mut ours = Vec::new();
+        all(world.home(), &mut ours);
+        assert!(!ours.is_empty());
+        let open: Vec<String> = ours
+            .iter()
+            .filter(|path| !path.is_symlink() && mode(path) & 0o077 != 0)
+            .map(|path| format!("{} {:o}", path.display(), mode(path)))
+            .collect();
+        assert_eq!(open, Vec::<String>::new(), "{umask}");
+    }
+}

@@ -227,6 +227,9 @@ fn become_command(
         return Err(Failure::Refused(format!("entering {cwd}: {error}; it must be inside the scope")));
     }
     let (argv, environment) = strings(errand)?;
+    if let Some(umask) = errand.umask {
+        rustix::process::umask(rustix::fs::Mode::from_raw_mode(umask as rustix::fs::RawMode));
+    }
     if errand.plan.walls.has(Walls::LIMITS) {
         sys::set_limits(&errand.limits).step(|| "setting limits".to_owned())?;
     }

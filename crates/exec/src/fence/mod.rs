@@ -141,6 +141,14 @@ impl Helper {
 
 static DEFAULT_HELPER: OnceLock<Helper> = OnceLock::new();
 
+static COMMANDS_UMASK: OnceLock<u32> = OnceLock::new();
+
+/// Gives this umask, the user's own, to every command that is started from now on in this process, whose own umask keeps
+/// its files private. The first one counts; without one, commands have the umask of this process.
+pub fn give_commands_umask(umask: u32) {
+    let _first = COMMANDS_UMASK.set(umask);
+}
+
 impl Default for Helper {
     /// The running binary, even if its file has been replaced since.
     fn default() -> Helper {

@@ -87,6 +87,8 @@ pub(super) struct Errand {
     pub(super) tty: bool,
     /// Resource and its limit, numbered as the kernel does.
     pub(super) limits: Vec<(u32, u64)>,
+    /// What the command has instead of this process's own.
+    pub(super) umask: Option<u32>,
 }
 
 const WHATS: [What; 8] = [
@@ -149,6 +151,7 @@ impl Errand {
             out.number(u64::from(*resource));
             out.number(*limit);
         });
+        out.many(self.umask.iter(), |out, umask| out.number(u64::from(*umask)));
         out.0
     }
 
@@ -190,10 +193,11 @@ impl Errand {
         let cwd = from.path()?;
         let tty = from.number()? != 0;
         let limits = from.many(|from| Ok((from.small()?, from.number()?)))?;
+        let umask = from.many(Reader::small)?.pop();
         if !from.0.is_empty() {
             return Err(cut());
         }
-        Ok(Errand { plan, argv, cwd, tty, limits })
+        Ok(Errand { plan, argv, cwd, tty, limits, umask })
     }
 }
 
@@ -281,6 +285,7 @@ mod tests {
             cwd: "/w".into(),
             tty: true,
             limits: vec![(4, u64::MAX)],
+            umask: Some(0o027),
         }
     }
 

@@ -72,7 +72,8 @@ pub(super) fn start(
     let lock = hold(&plan.fences)?;
     let Start { argv, cwd, stdin, stdout, stderr, tty, limits } = start;
     let limits = kernel_limits(&limits, plan.tier);
-    let errand = Errand { plan: plan.clone(), argv, cwd, tty, limits };
+    let umask = super::COMMANDS_UMASK.get().copied();
+    let errand = Errand { plan: plan.clone(), argv, cwd, tty, limits, umask };
     let errand = memory_file(&errand.encode()).map_err(|e| FenceError::broken("writing the plan", e))?;
     let sent = [&errand, &stdin, &stdout, &stderr, &lock];
     let (child, line) = match spare.and_then(|spare| spare.hand(helper, plan, sent)) {
