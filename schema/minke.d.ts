@@ -529,7 +529,7 @@ export type EntryEvent = {
   entry: Entry;
 };
 
-export type ErrorCode = "already_running" | "not_running" | "not_paused" | "invalid_request" | "not_found" | "conflict" | "denied" | "too_many" | "provider_error" | "tool_error" | "budget_exceeded" | "storage_failed" | "internal" | (string & {});
+export type ErrorCode = "already_running" | "not_running" | "not_paused" | "invalid_request" | "not_found" | "conflict" | "denied" | "too_many" | "provider_error" | "refused" | "tool_error" | "budget_exceeded" | "storage_failed" | "internal" | (string & {});
 
 /** What a pod tells its clients. */
 export type Event = {

@@ -6,6 +6,7 @@
 
 mod bench;
 mod commands;
+mod long;
 mod pictures;
 mod process;
 mod run;
@@ -23,6 +24,7 @@ cargo xtask COMMAND
   sim [ARGS…]      the simulators: --tree, --long, --seed N
   mutate [--long]  100,000 mutations of a log, every byte of a 2 MiB log flipped; --long: a million mutations
   faults           every point of the fault sweep on the real binary
+  long [NAME…]     the suites that are too long for every change; --list names them
   pictures         take the pictures in docs/images anew, from the running program
   deny             licences, advisories and bans (needs cargo-deny)
 ";
@@ -39,6 +41,7 @@ fn main() -> ExitCode {
         "sim" => commands::sim(&rest),
         "mutate" => commands::mutate(&rest),
         "faults" => commands::faults(),
+        "long" => long::long(&rest),
         "pictures" => pictures::pictures(),
         "deny" => commands::deny(),
         "" | "help" | "--help" | "-h" => {

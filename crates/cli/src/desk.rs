@@ -7,8 +7,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use minke_client::Home;
+use minke_exec::fence::Helper;
+use minke_exec::probe::known_tier_in;
 use minke_host::{Engine, Fault, Maker, NewThread};
 use minke_pod::State;
+use minke_policy::Tier;
 use minke_record::{Actor, ErrorCode, InputSegment, SessionId};
 use serde_json::{Value, json};
 
@@ -77,6 +80,10 @@ impl Maker for Desk {
         Ok(crate::config::values(cwd, &self.around)?)
     }
 
+    fn tier(&self) -> Option<Tier> {
+        Some(known_tier_in(&Helper::default(), &self.home.paths.runtime))
+    }
+
     fn configure(&self, key: &str, value: Option<&Value>) -> Result<Value, Fault> {
         Ok(crate::config::change(key, value, &self.around)?)
     }
@@ -90,6 +97,7 @@ impl From<Failure> for Fault {
             (_, Exit::Refused) => ErrorCode::Denied,
             (_, Exit::Limit) => ErrorCode::BudgetExceeded,
             (_, Exit::Provider) => ErrorCode::ProviderError,
+            (_, Exit::ModelRefused) => ErrorCode::Refused,
             (_, Exit::Storage) => ErrorCode::StorageFailed,
             (_, Exit::TryLater) => ErrorCode::Conflict,
             (_, Exit::Done | Exit::Failed | Exit::Signal) => ErrorCode::Internal,

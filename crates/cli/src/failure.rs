@@ -26,6 +26,8 @@ pub(crate) enum Exit {
     Refused,
     Limit,
     Provider,
+    /// The model refused to answer, or a filter of the provider stopped the reply.
+    ModelRefused,
     Storage,
     TryLater,
     Signal,
@@ -40,6 +42,7 @@ impl Exit {
             Exit::Refused => 3,
             Exit::Limit => 4,
             Exit::Provider => 5,
+            Exit::ModelRefused => 6,
             Exit::Storage => 74,
             Exit::TryLater => 75,
             Exit::Signal => 130,
@@ -50,6 +53,7 @@ impl Exit {
     pub(crate) fn of(code: &ErrorCode) -> Exit {
         match code {
             ErrorCode::ProviderError => Exit::Provider,
+            ErrorCode::Refused => Exit::ModelRefused,
             ErrorCode::StorageFailed => Exit::Storage,
             ErrorCode::BudgetExceeded => Exit::Limit,
             ErrorCode::Denied => Exit::Refused,
@@ -74,6 +78,7 @@ impl Exit {
             Exit::Refused => "denied",
             Exit::Limit => "limit_reached",
             Exit::Provider => "provider_error",
+            Exit::ModelRefused => "refused",
             Exit::Storage => "storage_failed",
             Exit::TryLater => "try_later",
             Exit::Signal => "cancelled",

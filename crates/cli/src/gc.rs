@@ -1,4 +1,4 @@
-//! `minke gc`: removes clones that nobody works in any more.
+//! `minke gc`: removes clones that nobody works in any more, and what is left of sessions that were never made.
 //!
 //! Elsewhere: making and removing a clone (`exec::clone`).
 //! Invariant: a clone whose pod lives is never removed, and nothing is removed that was not listed
@@ -44,6 +44,12 @@ struct Found {
 
 pub(crate) fn run(gc: &Gc, around: &Surroundings, screen: &Screen) -> Result<Exit, Failure> {
     let home = around.home()?;
+    if gc.yes {
+        let swept = around.file_store(&home.paths)?.sweep_unmade()?;
+        if swept > 0 {
+            screen.note(&format!("removed {swept} sessions whose making was cut short"));
+        }
+    }
     let mut found = look(&home, gc.clones)?;
     for clone in found.iter_mut().filter(|clone| clone.stays.is_none() && gc.yes) {
         // Somebody may have come to life since; holding the session's lease keeps everybody else away.

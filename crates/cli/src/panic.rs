@@ -16,10 +16,12 @@ use crate::screen::clean;
 pub(crate) fn report_to(around: &Surroundings) {
     let reports = around.paths().ok().map(|paths| paths.state.join("reports"));
     std::panic::set_hook(Box::new(move |info| {
-        let said = match reports.as_deref().map(|dir| write(dir, info)) {
+        let report = report(info);
+        let said = match reports.as_deref().map(|dir| write(dir, &report)) {
             Some(Ok(path)) => format!("the report is in {}", path.display()),
-            Some(Err(e)) => format!("no report could be written ({e})"),
-            None => "no report could be written (there is no state directory)".to_owned(),
+            // Here, then: room for it in a pod's stderr file was taken when the pod was started.
+            Some(Err(e)) => format!("no report file could be written ({e}); this is the report:\n{report}"),
+            None => format!("there is no state directory for a report; this is it:\n{report}"),
         };
         let line = format!(
             "error: minke broke a promise of its own: {}\n  why: {said}\n  try: please report it; nothing written to \
@@ -32,17 +34,28 @@ pub(crate) fn report_to(around: &Surroundings) {
     }));
 }
 
-fn write(dir: &Path, info: &PanicHookInfo<'_>) -> std::io::Result<PathBuf> {
-    fs::DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
-    let path = dir.join(format!("panic-{}-{}.txt", now(), std::process::id()));
-    let mut file = fs::OpenOptions::new().append(true).create(true).mode(0o600).open(&path)?;
+/// What is worth knowing about a panic.
+fn report(info: &PanicHookInfo<'_>) -> String {
     let place = info.location().map(ToString::to_string).unwrap_or_default();
     let version = env!("CARGO_PKG_VERSION");
     let backtrace = Backtrace::force_capture();
     // It may be passed on to strangers, so nothing that looks like a key stays in it.
     let what = mask_shapes(what(info));
-    writeln!(file, "minke {version}\n{what}\nat {place}\n\n{backtrace}")?;
-    Ok(path)
+    format!("minke {version}\n{what}\nat {place}\n\n{backtrace}\n")
+}
+
+/// Writes a report, whole or not at all: an empty one tells nobody anything.
+fn write(dir: &Path, report: &str) -> std::io::Result<PathBuf> {
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
+    let path = dir.join(format!("panic-{}-{}.txt", now(), std::process::id()));
+    let mut file = fs::OpenOptions::new().append(true).create(true).mode(0o600).open(&path)?;
+    match file.write_all(report.as_bytes()) {
+        Ok(()) => Ok(path),
+        Err(e) => {
+            fs::remove_file(&path)?;
+            Err(e)
+        }
+    }
 }
 
 fn what<'a>(info: &'a PanicHookInfo<'_>) -> &'a str {
@@ -52,6 +65,18 @@ fn what<'a>(info: &'a PanicHookInfo<'_>) -> &'a str {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_report_that_cannot_be_written_whole_leaves_no_file() {
+        let dir = tempfile::tempdir().unwrap();
+        assert!(write(&dir.path().join("reports"), "what happened\n").is_ok());
+        // A file stands where the directory would be, as on a disk without room for one.
+        std::fs::write(dir.path().join("file"), "").unwrap();
+        assert!(write(&dir.path().join("file"), "what happened\n").is_err());
+        for report in std::fs::read_dir(dir.path().join("reports")).unwrap() {
+            assert!(report.unwrap().metadata().unwrap().len() > 0);
+        }
+    }
 
     #[test]
     fn a_panic_leaves_a_report() {

@@ -26,6 +26,9 @@ pub(crate) struct Pod {
     /// The launcher sends a ticket for the scope that was lent, on the same descriptor
     #[arg(long, hide = true, requires = "ready_fd")]
     ticket: bool,
+    /// The pod ends when its launcher is gone and nothing is to be done
+    #[arg(long, hide = true, requires = "ready_fd")]
+    bound: bool,
 }
 
 pub(crate) fn run(pod: Pod, around: &Surroundings) -> Result<ExitCode, Failure> {
@@ -53,6 +56,7 @@ pub(crate) fn run(pod: Pod, around: &Surroundings) -> Result<ExitCode, Failure> 
         lease,
         ready,
         ticket: pod.ticket,
+        bound: pod.bound,
         paths,
         store: around.chosen(),
         signals: true,

@@ -187,7 +187,9 @@ fn check(selectors: &[String], around: &Surroundings, screen: &Screen) -> Result
     if bad == 0 && registry.problems().is_empty() {
         return Ok(Exit::Done);
     }
-    Err(Failure::usage(format!("{bad} of {} profiles cannot be used", rows.len())).code("invalid_profile"))
+    // A verdict, not a wrong use of the command: scripts rely on 1.
+    let verdict = format!("{bad} of {} profiles cannot be used", rows.len());
+    Err(Failure::new(Exit::Failed, verdict).code("invalid_profile"))
 }
 
 fn make(new: &New, around: &Surroundings, screen: &Screen) -> Result<Exit, Failure> {

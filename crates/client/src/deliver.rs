@@ -24,7 +24,7 @@ use thiserror::Error;
 
 use crate::above::above;
 use crate::connection::{Connection, ConnectionError};
-use crate::launch::{LaunchError, Launched, launch};
+use crate::launch::{Bond, LaunchError, Launched, launch};
 
 /// How long a pod that starts or stops is waited for.
 const DELIVER_WAIT: Duration = Duration::from_secs(10);
@@ -110,7 +110,7 @@ async fn wake_by_whom_it_may(
     step: &VisitStep<'_>,
 ) -> Result<Delivered, DeliverError> {
     let Some(keeper) = keeper(home, session).await? else {
-        let (launched, before) = wake(home, session, step).await?;
+        let (launched, before) = wake(home, session, step, Bond::Free).await?;
         return Ok(Delivered::Visited { pod: launched.ready.name.clone(), launched: Some(launched), before });
     };
     let (before, writer) = write_visit(home, session, step)?;
@@ -205,7 +205,9 @@ async fn reach_until(home: &Home, session: SessionId, until: Instant) -> Result<
         } else {
             // Reading the log, and saying what was cut off it, is the pod's own business then.
             let woken = match home.store.lease(session) {
-                Ok(lease) => launch(&home.paths, session, lease).await.map_err(DeliverError::from),
+                Ok(lease) => {
+                    launch(&home.paths, session, lease, Bond::Free).await.map_err(DeliverError::from)
+                }
                 Err(e) => Err(e.into()),
             };
             match woken {
@@ -228,11 +230,12 @@ pub async fn wake(
     home: &Home,
     session: SessionId,
     step: &VisitStep<'_>,
+    bond: Bond,
 ) -> Result<(Launched, Option<Position>), DeliverError> {
     home.store.may_start(session)?;
     let (before, writer) = write_visit(home, session, step)?;
     let lease = writer.into_lease().map_err(|source| DeliverError::Lease { session, source })?;
-    Ok((launch(&home.paths, session, lease).await?, before))
+    Ok((launch(&home.paths, session, lease, bond).await?, before))
 }
 
 /// Writes a visit and lets go of the lease: for changes that wake nobody.

@@ -32,6 +32,9 @@ const READY_LINE_BYTES: u64 = 64 * 1024;
 /// What is shown of a failed pod's stderr: its end, where the reason stands.
 const STDERR_BYTES: u64 = 4 * 1024;
 const STDERR_LINES: usize = 10;
+/// Room for the last words of a pod: some lines, or a panic with its backtrace.
+#[cfg(target_os = "linux")]
+const LAST_WORDS_BYTES: u64 = 16 * 1024;
 /// How often a process that is about to end is looked at: it does so within a millisecond of closing its socket.
 const ENDED_RETRY: Duration = Duration::from_millis(1);
 
@@ -60,11 +63,14 @@ pub struct Failed {
     pub hint: Option<String>,
 }
 
-/// A pod that was started here and is ready. Dropping this leaves the pod alone: it belongs to nobody.
+/// A pod that was started here and is ready. Dropping this leaves a free pod alone; one that is bound finishes what it
+/// does and ends.
 #[derive(Debug)]
 pub struct Launched {
     pub ready: Ready,
     child: Child,
+    /// The pod of this process: it sees when this end is closed.
+    _bond: Option<StdUnixStream>,
 }
 
 impl Launched {
@@ -100,9 +106,23 @@ impl Launched {
     }
 }
 
+/// What a pod does when the process that started it is gone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Bond {
+    /// It stays, as long as its manifest says.
+    Free,
+    /// It finishes what it does, and ends.
+    Bound,
+}
+
 /// Starts a pod for a session whose lease is held here, and waits until it is ready.
-pub async fn launch(paths: &Paths, session: SessionId, lease: OwnedFd) -> Result<Launched, LaunchError> {
-    Launch { paths, session, lease, ticket: None, patience: READY_WAIT }.start().await
+pub async fn launch(
+    paths: &Paths,
+    session: SessionId,
+    lease: OwnedFd,
+    bond: Bond,
+) -> Result<Launched, LaunchError> {
+    Launch { paths, session, lease, ticket: None, bond, patience: READY_WAIT }.start().await
 }
 
 /// A pod that is to be started.
@@ -113,6 +133,7 @@ pub struct Launch<'a> {
     pub lease: OwnedFd,
     /// The right to the scope that was lent to it, if it is a child.
     pub ticket: Option<Ticket>,
+    pub bond: Bond,
     /// How long it may take until it is ready.
     pub patience: Duration,
 }
@@ -120,17 +141,12 @@ pub struct Launch<'a> {
 impl Launch<'_> {
     /// Starts it, and waits until it is ready. If it does not get there, no process is left.
     pub async fn start(self) -> Result<Launched, LaunchError> {
-        let Launch { paths, session, lease, ticket, patience } = self;
-        start(paths, session, (lease, ticket), patience).await
+        start(self).await
     }
 }
 
-async fn start(
-    paths: &Paths,
-    session: SessionId,
-    (lease, ticket): (OwnedFd, Option<Ticket>),
-    patience: Duration,
-) -> Result<Launched, LaunchError> {
+async fn start(launch: Launch<'_>) -> Result<Launched, LaunchError> {
+    let Launch { paths, session, lease, ticket, bond, patience } = launch;
     let failed = |what| move |source| LaunchError::Io { what, session, source };
     let log = Runtime::new(paths).starting_log(session)?;
     let stderr = OpenOptions::new()
@@ -139,6 +155,7 @@ async fn start(
         .mode(0o600)
         .open(&log)
         .map_err(failed("open the stderr file of"))?;
+    reserve(&stderr);
     let (mut ours, theirs) = StdUnixStream::pair().map_err(failed("make a socket pair for"))?;
     let theirs = OwnedFd::from(theirs);
     let mut command = Command::new(executable().map_err(failed("find the executable of"))?);
@@ -148,6 +165,7 @@ async fn start(
         .args(["--lease-fd", &lease.as_raw_fd().to_string()])
         .args(["--ready-fd", &theirs.as_raw_fd().to_string()])
         .args(ticket.as_ref().map(|_| "--ticket"))
+        .args((bond == Bond::Bound).then_some("--bound"))
         // A pod holds on to no directory but its own.
         .current_dir("/")
         .process_group(0)
@@ -159,11 +177,15 @@ async fn start(
         // It fits the socket's buffer, so this never waits for the pod.
         ours.write_all(format!("{}\n", ticket.to_hex()).as_bytes()).map_err(failed("hand a ticket to"))?;
     }
+    let bond = match bond {
+        Bond::Free => None,
+        Bond::Bound => Some(ours.try_clone().map_err(failed("bind"))?),
+    };
     let mut child = command.spawn().map_err(failed("start the process of"))?;
     // From here on only the child holds them: if it dies, the lease is free and the pair is at its end.
     drop((lease, theirs));
     match wait_ready(ours, patience).await {
-        Ok(Some(ReadyLine::Ready(ready))) => Ok(Launched { ready, child }),
+        Ok(Some(ReadyLine::Ready(ready))) => Ok(Launched { ready, child, _bond: bond }),
         Ok(Some(ReadyLine::Failed(why))) => {
             end(&mut child).map_err(failed("wait for the end of"))?;
             Err(LaunchError::Failed { session, why, said: take_stderr(&log) })
@@ -177,6 +199,17 @@ async fn start(
             Err(LaunchError::Silent { session, source, said: take_stderr(&log) })
         }
     }
+}
+
+/// Takes room for a pod's last words, so that they can be written when the disk is full. A file system that cannot, and
+/// one without room, leave it at that: the words are then written as far as there is room.
+fn reserve(stderr: &fs::File) {
+    #[cfg(target_os = "linux")]
+    match rustix::fs::fallocate(stderr, rustix::fs::FallocateFlags::KEEP_SIZE, 0, LAST_WORDS_BYTES) {
+        Ok(()) | Err(_) => {}
+    }
+    #[cfg(not(target_os = "linux"))]
+    drop(stderr.metadata());
 }
 
 /// The running executable itself, even if an upgrade has put another file in its place since.

@@ -17,4 +17,4 @@ pub use deliver::{
 };
 pub use find::{FindError, Found, find};
 pub use inherit::take_inherited;
-pub use launch::{Failed, Launch, LaunchError, Launched, Ready, ReadyLine, launch};
+pub use launch::{Bond, Failed, Launch, LaunchError, Launched, Ready, ReadyLine, launch};

@@ -60,6 +60,7 @@ use crate::referring;
 use crate::routes;
 use crate::rules::{Rules, RulesError};
 use crate::signals::Signals;
+use crate::stderr::report;
 use crate::stream::Stream;
 use crate::timers::Timers;
 use crate::web;
@@ -146,19 +147,24 @@ impl BootError {
 /// Starts the pod, works, and stops.
 pub(crate) async fn live(mut args: PodArgs, store: Arc<dyn Store>) -> Ending {
     let ready = args.ready.take().map(StdUnixStream::from);
+    let bound = args.bound;
     match start(args, store, ready.as_ref()) {
-        Ok((driver, listener)) => {
+        Ok((mut driver, listener)) => {
+            let owner = ready.as_ref().filter(|_| bound).map(StdUnixStream::try_clone);
             let line = ReadyLine::Ready(Ready {
                 name: driver.scope.row().name.clone(),
                 socket: driver.scope.socket().to_owned(),
             });
             // A launcher that is gone does not stop the pod: whoever wants it finds it by its name.
             say(ready, &line);
+            if let Some(owner) = owner {
+                driver.errands.watch_owner(owner);
+            }
             Box::pin(driver.run(listener)).await
         }
         Err(error) => {
             let failed = error.failed();
-            eprintln!("error: {}", failed.message);
+            report!("error: {}", failed.message);
             say(ready, &ReadyLine::Failed(failed));
             Ending::FailedToStart
         }
@@ -170,7 +176,7 @@ fn say(ready: Option<StdUnixStream>, line: &ReadyLine) {
     let mut text = serde_json::to_string(line).expect("a line to the launcher is plain data");
     text.push('\n');
     if let Err(e) = ready.write_all(text.as_bytes()) {
-        eprintln!("warning: the launcher could not be told: {e}");
+        report!("warning: the launcher could not be told: {e}");
     }
 }
 
@@ -227,7 +233,7 @@ fn start(
     // What it has lent to children that live on is not its own to write.
     hands.place.scope = scope.row().effective();
     if let Err(e) = clear_after_fences(&runtime) {
-        eprintln!("warning: something that held protected names may still lie in a workspace: {e}");
+        report!("warning: something that held protected names may still lie in a workspace: {e}");
     }
     let equipped = equip(&state, &scope, &args, tried, &hands)
         .and_then(|kit| Ok((words(&state, &scope, &kit, &hands)?, kit)));
@@ -267,7 +273,7 @@ fn shelf_problems(shelf: &Shelf) -> Vec<String> {
 
 fn let_go(scope: ScopeLease) {
     if let Err(e) = scope.release() {
-        eprintln!("error: the runtime directory could not be removed: {e}");
+        report!("error: the runtime directory could not be removed: {e}");
     }
 }
 

@@ -13,6 +13,7 @@ use minke_record::CallId;
 
 use crate::library::Library;
 use crate::outputs;
+use crate::stderr::report;
 
 /// How much tools may say, and where the rest stands.
 #[derive(Debug, Clone)]
@@ -69,7 +70,7 @@ impl Bounds {
         match file {
             Some(Ok(())) => Ok((blob, Some(path.display().to_string()))),
             Some(Err(e)) => {
-                eprintln!("warning: {} could not be written: {e}", path.display());
+                report!("warning: {} could not be written: {e}", path.display());
                 Ok((blob, None))
             }
             None => Ok((blob, None)),

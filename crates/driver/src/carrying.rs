@@ -16,6 +16,7 @@ use crate::Ending;
 use crate::driver::{Driver, Storage};
 use crate::log::Log;
 use crate::outlet::{After, Item};
+use crate::stderr::report;
 use crate::wire;
 
 /// Whether a reply that is on its way may be cut off by this.
@@ -216,7 +217,7 @@ impl Driver {
     /// A step could not be written: nothing of it happens, the pod is made again from the log, and its run ends.
     fn write_failed(&mut self, failed: Failed) {
         let message = format!("{}; {}", chain(&failed.error), failed.error.hint());
-        eprintln!("error: a step could not be written: {message}");
+        report!("error: a step could not be written: {message}");
         if failed.effects.contains(&Effect::Exit) {
             // It was about to end anyway, and nothing on disk depends on the orderly path.
             self.ending = Some(Ending::Stopped);
@@ -246,7 +247,7 @@ impl Driver {
         let replay = match self.library.reader().and_then(|reader| reader.replay()) {
             Ok(replay) => replay,
             Err(error) => {
-                eprintln!("error: the log cannot be read back: {error}\n  try: {}", error.hint());
+                report!("error: the log cannot be read back: {error}\n  try: {}", error.hint());
                 self.ending = Some(Ending::StorageLost);
                 return false;
             }
@@ -261,7 +262,7 @@ impl Driver {
     fn end_the_run(&mut self, message: String) {
         let step = self.step(What::StorageFailed { message: message.clone() });
         if let Err(failed) = self.carry_out(step, Log::append_with_ballast) {
-            eprintln!("error: the end of the run could not be written: {}", chain(&failed.error));
+            report!("error: the end of the run could not be written: {}", chain(&failed.error));
             self.storage = Storage::Broken(message.clone());
             if self.rebuild() {
                 self.tell_the_end(message);
@@ -292,9 +293,9 @@ impl Driver {
         let id = self.library.session();
         let hint = damage.hint(id);
         let message = format!("session s_{id}: {damage}; this pod ends; {hint}");
-        eprintln!("error: {message}");
+        report!("error: {message}");
         if let Err(error) = self.log.refuse_after(damage) {
-            eprintln!("warning: the next opening will not know that the log is damaged: {error}");
+            report!("warning: the next opening will not know that the log is damaged: {error}");
         }
         self.outlet.forget(|_| true);
         self.models.stop_all();

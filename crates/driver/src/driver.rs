@@ -39,6 +39,7 @@ use crate::outlet::{self, Outlet};
 use crate::routes;
 use crate::rules::Rules;
 use crate::signals::Signals;
+use crate::stderr::report;
 use crate::stream::Stream;
 use crate::timers::Timers;
 use crate::wire;
@@ -191,6 +192,7 @@ impl Driver {
             Mail::Alert(message) => {
                 self.take(What::Alert { level: AlertLevel::Warn, source: AlertSource::Storage, message });
             }
+            Mail::OwnerGone => self.take(What::OwnerGone),
             Mail::Suspect => self.errands.check_log(),
             Mail::Checked(checked) => self.log_checked(checked),
             Mail::Noticed(message) => {
@@ -467,7 +469,7 @@ impl Driver {
         match self.log.heard(done) {
             Ok(()) => self.hooked.committed(self.log.synced()),
             Err(error) => {
-                eprintln!("error: {error}\n  try: {}", error.hint());
+                report!("error: {error}\n  try: {}", error.hint());
                 self.ending = Some(Ending::StorageLost);
             }
         }

@@ -7,6 +7,8 @@ use minke_protocol::{ForkReply, ListPodsReply, PodRow, Refusal, ReplyData, Resto
 use minke_record::{ErrorCode, ForkedFrom, Ids, OpenChild, PodName, SessionId};
 use minke_registry::Runtime;
 use minke_session::Fork;
+use tokio::io::AsyncReadExt;
+use tokio::net::UnixStream;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
@@ -77,6 +79,21 @@ impl Errands {
     /// Checks the whole log: the opening had no time for it, or somebody met damage in it.
     pub(crate) fn check_log(&mut self) {
         self.run(|library| library.reader()?.damage(), Mail::Checked);
+    }
+
+    /// Tells when the process at the other end is gone. It never says anything; one that cannot be watched counts as gone.
+    pub(crate) fn watch_owner(&mut self, owner: std::io::Result<std::os::unix::net::UnixStream>) {
+        let mail = self.mail.clone();
+        self.tasks.spawn(async move {
+            if let Ok(owner) = owner
+                && owner.set_nonblocking(true).is_ok()
+                && let Ok(mut owner) = UnixStream::from_std(owner)
+            {
+                // The end, or an error, which is one too.
+                while matches!(owner.read(&mut [0]).await, Ok(1..)) {}
+            }
+            drop(mail.send(Mail::OwnerGone).await);
+        });
     }
 
     /// The pod's own visible set: its children, and whether they live.

@@ -18,6 +18,7 @@ use tokio::task::JoinSet;
 
 use crate::library::Library;
 use crate::mail::Mail;
+use crate::stderr::report;
 
 /// Where the person's hooks stand in the configuration directory, and where their scripts lie.
 const FILE: &str = "hooks.toml";
@@ -106,7 +107,7 @@ impl Hooked {
         };
         let tell = move |message: String| {
             if let Err(e) = mail.try_send(Mail::Hook(message)) {
-                eprintln!("warning: something about hooks is not in the log: {e}");
+                report!("warning: something about hooks is not in the log: {e}");
             }
         };
         self.observers = Some(self.hooks.observe(Observing {
@@ -159,9 +160,10 @@ impl Hooked {
         if let Some(observers) = self.observers.take() {
             for lag in observers.stop(FLUSH).await {
                 let why = lag.why.map(|why| format!(" ({why})")).unwrap_or_default();
-                eprintln!(
+                report!(
                     "warning: hook {} hears of {} entries in the pod's next life{why}",
-                    lag.hook, lag.behind
+                    lag.hook,
+                    lag.behind
                 );
             }
         }

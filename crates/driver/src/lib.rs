@@ -35,6 +35,7 @@ mod referring;
 mod routes;
 mod rules;
 mod signals;
+mod stderr;
 mod stop;
 mod stream;
 mod taken;
@@ -80,6 +81,8 @@ pub struct PodArgs {
     /// The launcher sends a ticket there first: this pod was lent its scope.
     pub ticket: bool,
     pub paths: Paths,
+    /// It was started for the process at the other end of `ready`: when that is gone and nothing is to be done, it ends.
+    pub bound: bool,
     /// The store that was chosen instead of files.
     pub store: Option<Chosen>,
     /// Whether SIGTERM and SIGINT of this process are meant for this pod.
@@ -128,7 +131,7 @@ pub fn run(args: PodArgs) -> std::io::Result<Ending> {
     let ending = run_on(args, Arc::new(store.clone()))?;
     // Only now has everything of this pod let go of the session.
     if passes && let Err(error) = store.sweep() {
-        eprintln!("error: a session that was to go with its pod could not be removed: {error}");
+        stderr::report!("error: a session that was to go with its pod could not be removed: {error}");
     }
     Ok(ending)
 }
@@ -137,7 +140,7 @@ pub fn run(args: PodArgs) -> std::io::Result<Ending> {
 /// ends with this process, and whoever goes on finds a pod that died.
 #[expect(clippy::exit, reason = "the loop may wait for the very server that does not answer")]
 fn end_at_once(why: &str) {
-    eprintln!("error: {why}; this pod ends");
+    stderr::report!("error: {why}; this pod ends");
     std::process::exit(i32::from(Ending::StorageLost.code()))
 }
 

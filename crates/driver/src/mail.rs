@@ -54,6 +54,8 @@ pub(crate) enum Mail {
     },
     /// Something that the person should know about the disk.
     Alert(String),
+    /// The client that this pod was started for is gone.
+    OwnerGone,
     /// A client's reader met damage in the log.
     Suspect,
     /// The part of the log that the opening did not check was checked: it is damaged, sound, or cannot be read.

@@ -14,6 +14,7 @@ use tokio::sync::mpsc;
 use crate::answers::scan_lineage;
 use crate::library::Library;
 use crate::mail::Mail;
+use crate::stderr::report;
 
 /// How every such alert begins, up to its kind.
 const BEGINS: &str = "what looks like a key (";
@@ -75,7 +76,7 @@ fn new(
         if let Ok(reader) = library.reader() {
             let seen = scan_lineage(reader.as_ref(), &mut |entry| before.extend(kind_of(entry)));
             if let Err(e) = seen {
-                eprintln!("warning: what this session was told of keys cannot be read: {e}");
+                report!("warning: what this session was told of keys cannot be read: {e}");
             }
         }
         before

@@ -9,6 +9,7 @@ use minke_pod::State;
 use minke_record::Item;
 
 use crate::library::Library;
+use crate::stderr::report;
 
 /// Nothing longer is kept of a call.
 const FILE_BYTES: usize = 64 * 1024 * 1024;
@@ -19,7 +20,7 @@ pub(crate) fn restore(state: &State, library: &Library, output: &Path) {
     for item in state.context.items() {
         let Item::ToolResult { call_id, blob: Some(blob), .. } = item.as_ref() else { continue };
         if let Err(why) = restore_one(library, blob, &output.join(format!("{call_id}.txt"))) {
-            eprintln!("warning: the whole output of {call_id} cannot be shown again: {why}");
+            report!("warning: the whole output of {call_id} cannot be shown again: {why}");
         }
     }
 }

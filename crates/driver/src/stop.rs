@@ -8,6 +8,7 @@ use tokio::time::{Instant, timeout_at};
 use crate::Ending;
 use crate::driver::Driver;
 use crate::signals::Signals;
+use crate::stderr::report;
 
 /// All of it.
 const STOP_WAIT: Duration = Duration::from_secs(10);
@@ -28,7 +29,7 @@ impl Driver {
         };
         let Driver { scope, log, .. } = self;
         if let Err(error) = scope.release() {
-            eprintln!("error: the runtime directory could not be removed: {error}");
+            report!("error: the runtime directory could not be removed: {error}");
         }
         // Only now, so that nobody starts this session while its name is still taken.
         drop(log);
@@ -44,18 +45,18 @@ impl Driver {
         let settled = !orderly || self.settle(deadline).await;
         self.models.stop_all();
         if timeout_at(deadline, self.models.kept()).await.is_err() {
-            eprintln!("warning: the disk did not take all recordings in time; `minke log verify` names them");
+            report!("warning: the disk did not take all recordings in time; `minke log verify` names them");
         }
         self.calls.stop_all();
         if timeout_at(deadline, self.hooked.stop()).await.is_err() {
-            eprintln!(
+            report!(
                 "warning: hooks were not told of the end in time; they hear of it in the pod's next life"
             );
         }
         if let Some(commands) = &self.kit.commands
             && timeout_at(deadline, commands.stop_all()).await.is_err()
         {
-            eprintln!("warning: commands in the background did not end in time; they die with this process");
+            report!("warning: commands in the background did not end in time; they die with this process");
         }
         // Nobody opens letters any more: whoever wants to send one must not wait for that.
         self.mailbox.close();
@@ -75,12 +76,12 @@ impl Driver {
             match timeout_at(deadline, self.log.next()).await {
                 Ok(done) => {
                     if let Err(error) = self.log.heard(done) {
-                        eprintln!("error: {error}\n  try: {}", error.hint());
+                        report!("error: {error}\n  try: {}", error.hint());
                         return false;
                     }
                 }
                 Err(_) => {
-                    eprintln!("error: the disk did not take the end of the run within {STOP_WAIT:?}");
+                    report!("error: the disk did not take the end of the run within {STOP_WAIT:?}");
                     return false;
                 }
             }

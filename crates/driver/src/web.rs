@@ -13,6 +13,7 @@ use serde_json::json;
 use tokio::sync::mpsc;
 
 use crate::mail::Mail;
+use crate::stderr::report;
 
 const BRAVE: &str = "brave";
 
@@ -96,7 +97,7 @@ pub(crate) fn proxy(
         });
         // A mailbox that is full has other troubles than a count of bytes.
         if let Err(e) = mail.try_send(Mail::Reached(told)) {
-            eprintln!("warning: a connection of a command is not in the log: {e}");
+            report!("warning: a connection of a command is not in the log: {e}");
         }
     };
     let settings = ProxySettings {

@@ -11,9 +11,10 @@ use std::ffi::OsString;
 use std::fs::{self, DirBuilder};
 use std::io;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
+use minke_files::{Removal, remove_tree};
 use minke_record::{Permission, PodName, Scope, SessionId};
 use thiserror::Error;
 
@@ -102,7 +103,7 @@ pub fn remove(into: &Path, session: SessionId) -> Result<(), CloneError> {
     {
         source.let_go(session)?;
     }
-    remove_tree(into).map_err(at("remove", into))?;
+    let (Removal::Complete | Removal::Unfinished) = remove_tree(into, None).map_err(at("remove", into))?;
     let note = origin_note(into);
     match fs::remove_file(&note) {
         Err(e) if e.kind() != io::ErrorKind::NotFound => Err(at("remove", &note)(e)),
@@ -287,33 +288,6 @@ fn origin_note(into: &Path) -> PathBuf {
     name.push(".");
     name.push(ORIGIN_SUFFIX);
     PathBuf::from(name)
-}
-
-/// Removes a tree whose directories its owner may have closed.
-fn remove_tree(path: &Path) -> io::Result<()> {
-    match fs::remove_dir_all(path) {
-        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
-        Err(e) if e.kind() == io::ErrorKind::PermissionDenied => {
-            open_directories(path)?;
-            fs::remove_dir_all(path)
-        }
-        done => done,
-    }
-}
-
-/// Follows no link: only what lies in the clone is opened.
-fn open_directories(path: &Path) -> io::Result<()> {
-    let mut left = vec![path.to_owned()];
-    while let Some(dir) = left.pop() {
-        fs::set_permissions(&dir, fs::Permissions::from_mode(0o700))?;
-        for found in fs::read_dir(&dir)? {
-            let found = found?;
-            if found.file_type()?.is_dir() {
-                left.push(found.path());
-            }
-        }
-    }
-    Ok(())
 }
 
 fn at<'a>(what: &'static str, path: &'a Path) -> impl Fn(io::Error) -> CloneError + 'a {

@@ -28,7 +28,9 @@ impl Engine {
         let name = pod_name(&named.name)?;
         let set = Set { name: Some(name.clone()), ..Set::default() };
         change(&self.home, session, (Method::Set(Box::new(set)), Visit::Rename(name)), by).await?;
-        Ok(Answer::new(session, "ok", json!({})))
+        let home = self.home.clone();
+        let thread = off(move || Glance::of(&home, session)?.thread(&home)).await?;
+        Ok(Answer::new(session, "ok", json!({})).with(thread))
     }
 
     pub(crate) async fn archive(&self, one: One, away: bool, by: &Actor) -> Result<Answer, Fault> {

@@ -6,18 +6,19 @@
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::process::Child;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use bytes::Bytes;
 use minke_client::{Home, Launched};
 use minke_pod::State;
+use minke_policy::Tier;
 use minke_record::{Actor, Blob, ErrorCode, InputSegment, Item, SessionId};
-use minke_thread::Room;
+use minke_thread::{Room, Thread};
 use serde_json::Value;
 
 use crate::answer::missing;
 use crate::fault::Fault;
-use crate::look;
+use crate::look::{self, posture_in};
 use crate::request::{KINDS, Override, ThreadName, ThreadRequest, object, quoted};
 use crate::shared::Shared;
 use crate::watch::QuietPlaces;
@@ -61,9 +62,17 @@ pub trait Maker: Send + Sync {
     /// Every key with its value and its origin, as a new pod in `cwd` would get it.
     fn config(&self, cwd: Option<&Path>) -> Result<Value, Fault>;
 
+    /// The sandbox that a new pod would run its commands in, if that can be told.
+    fn tier(&self) -> Option<Tier> {
+        None
+    }
+
     /// Changes the person's own configuration (`None` takes a key out), and says what was persisted.
     fn configure(&self, key: &str, value: Option<&Value>) -> Result<Value, Fault>;
 }
+
+/// How a thread says that its commands run without a sandbox.
+const UNSANDBOXED: &str = "off";
 
 /// Everything that can be asked.
 #[derive(Clone)]
@@ -80,6 +89,8 @@ pub struct Engine {
     pub(crate) failing: Arc<crate::firing::Failing>,
     /// How many jobs run at once.
     pub(crate) room: Room,
+    /// What `Maker::tier` said, asked once.
+    tier: Arc<OnceLock<Option<Tier>>>,
 }
 
 impl Engine {
@@ -119,6 +130,7 @@ impl Engine {
             keeper: Arc::default(),
             room: Room::default(),
             failing: Arc::default(),
+            tier: Arc::default(),
         }
     }
 
@@ -187,7 +199,7 @@ impl Engine {
     }
 
     async fn thread(&self, request: ThreadRequest, by: &Actor) -> Result<Value, Fault> {
-        let answer = match request {
+        let mut answer = match request {
             ThreadRequest::Create(new) => self.create(*new, "created", by).await?,
             ThreadRequest::Start(new) => self.create(*new, "started", by).await?,
             ThreadRequest::Resume(resume) => self.resume(*resume, by).await?,
@@ -206,7 +218,29 @@ impl Engine {
             ThreadRequest::CheckpointLoad(load) => self.checkpoint_load(load).await?,
             ThreadRequest::CheckpointList(one) => self.checkpoint_list(one).await?,
         };
+        if let Some(thread) = answer.thread.take() {
+            let thread = self.choose_postures(vec![thread]).await?.pop();
+            if let Some(thread) = thread {
+                answer = answer.with(thread);
+            }
+        }
+        answer.threads = self.choose_postures(std::mem::take(&mut answer.threads)).await?;
         answer.value()
+    }
+
+    /// Fills in the posture of threads that have had no pod yet and for which none was chosen: that of a new pod here.
+    pub(crate) async fn choose_postures(&self, mut threads: Vec<Thread>) -> Result<Vec<Thread>, Fault> {
+        if threads.iter().all(|thread| !thread.approval_mode.is_empty()) {
+            return Ok(threads);
+        }
+        let engine = self.clone();
+        // Finding the sandbox out may start a process.
+        let tier = off(move || Ok(*engine.tier.get_or_init(|| engine.maker.tier()))).await?;
+        for thread in threads.iter_mut().filter(|thread| thread.approval_mode.is_empty()) {
+            let tier = if thread.sandbox == UNSANDBOXED { Some(Tier::Off) } else { tier };
+            thread.approval_mode = posture_in(tier).as_str().to_owned();
+        }
+        Ok(threads)
     }
 
     /// The session that is meant, or the answer that every verb gives for one that is not there.

@@ -29,6 +29,7 @@ impl Fault {
             ErrorCode::InvalidRequest => 400,
             ErrorCode::Denied => 403,
             ErrorCode::NotFound => 404,
+            ErrorCode::Refused => 422,
             ErrorCode::TooMany => 429,
             ErrorCode::ProviderError => 502,
             ErrorCode::StorageFailed => 507,

@@ -19,6 +19,7 @@ use minke_thread::{Mandate, Summary};
 use crate::engine::Engine;
 use crate::fault::Fault;
 use crate::look::{self, exists};
+use crate::stderr::report;
 use crate::visits::{ids, now, seed, step};
 
 /// The wait after a firing that failed, doubled up to the other.
@@ -197,7 +198,7 @@ impl Failing {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let before = all.get(&session);
         if before.is_none_or(|before| before.why != fault.message) {
-            eprintln!("no job could be made from s_{session}: {}", fault.message);
+            report!("no job could be made from s_{session}: {}", fault.message);
         }
         let wait = before.map_or(AGAIN_MS, |before| before.wait.saturating_mul(2).min(AGAIN_MOST_MS));
         let again = now.saturating_add(wait);

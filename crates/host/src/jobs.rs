@@ -8,16 +8,18 @@ use bytes::Bytes;
 use minke_client::{Delivery, deliver, reach};
 use minke_pod::{Visit, Wish};
 use minke_protocol::{Detail, Method, Set, SetProgress};
-use minke_record::{Actor, ErrorCode, SessionId};
-use minke_thread::{Job, Mandate, Moved, Summary};
+use minke_record::{Actor, ErrorCode, JobItem, SessionId};
+use minke_thread::{Job, Mandate, Moved, Retry, Summary, line};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+use crate::answer::id;
 use crate::engine::{Engine, off};
 use crate::fault::Fault;
 use crate::lists::from_index;
 use crate::look::Glance;
 use crate::request::{New, Override, ThreadName, params_of};
+use crate::stderr::report;
 use crate::threads::Again;
 use crate::visits::{change, introduction};
 
@@ -60,7 +62,7 @@ struct Told {
 struct Listing {
     ok: bool,
     data: ListedJobs,
-    events: [(); 0],
+    events: Vec<Value>,
 }
 
 #[derive(Debug, Serialize)]
@@ -183,7 +185,7 @@ impl Engine {
         match woken.await {
             Ok(reached) => self.keep(reached.launched),
             Err(fault) => {
-                eprintln!("the hooks of job s_{session} are told when its pod lives: {}", fault.message)
+                report!("the hooks of job s_{session} are told when its pod lives: {}", fault.message)
             }
         }
     }
@@ -243,7 +245,22 @@ fn listing(home: &minke_client::Home, limit: usize) -> Result<Listing, Fault> {
     for summary in &newest {
         jobs.extend(object(home, summary)?);
     }
-    Ok(Listing { ok: true, data: ListedJobs { jobs, total, notices: found.notices }, events: [] })
+    let events = newest.iter().flat_map(frames).collect();
+    Ok(Listing { ok: true, data: ListedJobs { jobs, total, notices: found.notices }, events })
+}
+
+/// What happened to a job, as the frames that its thread's stream has for it.
+fn frames(summary: &Summary) -> Vec<Value> {
+    let (Some(session), Some(facts)) = (summary.session, summary.job.as_ref()) else { return Vec::new() };
+    let mandate = Mandate::read(summary.mandate.as_ref()).ok().flatten();
+    let retry = mandate.map_or(Retry { max: 0, ..Retry::default() }, |mandate| mandate.retry);
+    let frame = |item: &JobItem| {
+        json!({
+            "seq": item.seq, "thread_id": id(session), "ts": item.at, "event": "job_updated", "job_id": id(session),
+            "item": line(item, &retry),
+        })
+    };
+    facts.history.iter().map(frame).collect()
 }
 
 pub(crate) fn object(home: &minke_client::Home, summary: &Summary) -> Result<Option<Job>, Fault> {

@@ -20,6 +20,7 @@ use tokio::time::Instant;
 use crate::engine::Engine;
 use crate::fault::Fault;
 use crate::known::Known;
+use crate::stderr::report;
 use crate::visits::now;
 
 /// How often it looks whether there is anything new: one look at one directory.
@@ -66,7 +67,7 @@ pub(crate) async fn keep(engine: Engine, mut stop: watch::Receiver<bool>) {
             Err(fault) => {
                 // Said once, not every second.
                 if last != fault.message {
-                    eprintln!("jobs cannot be looked at: {}", fault.message);
+                    report!("jobs cannot be looked at: {}", fault.message);
                     last = fault.message;
                 }
                 keeping.known.next_look()
@@ -124,7 +125,7 @@ impl Keeping {
             return;
         }
         if let Err(e) = crate::owed::set(&engine.home.paths, due) {
-            eprintln!("cannot note that jobs are open: {e}");
+            report!("cannot note that jobs are open: {e}");
         }
         self.marked = Some(due);
     }
@@ -198,7 +199,7 @@ impl Tries {
             Err(fault) => {
                 let wait = tried.wait.saturating_mul(2).clamp(AGAIN_MS, AGAIN_MOST_MS);
                 if tried.why != fault.message {
-                    eprintln!("job s_{session} cannot be started yet: {}", fault.message);
+                    report!("job s_{session} cannot be started yet: {}", fault.message);
                 }
                 let at = now.saturating_add(wait);
                 *tried = Try { begun: false, at, wait, why: fault.message };

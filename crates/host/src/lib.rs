@@ -35,6 +35,7 @@ mod room;
 mod rpc;
 mod settings;
 mod shared;
+mod stderr;
 mod stdio;
 mod story;
 mod threads;

@@ -184,8 +184,10 @@ pub(crate) fn thread(home: &Home, summary: &Summary) -> Result<Option<Thread>, F
     let Some(thread) = summary.thread(held, path) else {
         return Ok(None);
     };
-    let approval_mode = match thread.approval_mode.as_str() {
-        "" => unchosen(summary.fence.as_deref()).as_str().to_owned(),
+    let approval_mode = match (thread.approval_mode.as_str(), summary.fence.as_deref()) {
+        // No pod has tried a sandbox for it yet: the engine knows which one a new pod gets (`Engine::choose_postures`).
+        ("", None) => String::new(),
+        ("", Some(fence)) => posture_in(fence.parse().ok()).as_str().to_owned(),
         _ => thread.approval_mode.clone(),
     };
     let preview = match summary.is_untold() {
@@ -195,9 +197,9 @@ pub(crate) fn thread(home: &Home, summary: &Summary) -> Result<Option<Thread>, F
     Ok(Some(Thread { ephemeral, approval_mode, preview, ..thread }))
 }
 
-/// The posture that nobody chose depends on the fence. Before there was a pod, nobody has tried one: it asks.
-fn unchosen(fence: Option<&str>) -> Posture {
-    fence.and_then(|tier| tier.parse::<Tier>().ok()).map_or(Posture::Ask, default_posture)
+/// The posture of a pod for which none was chosen depends on its sandbox. Without a known one it asks.
+pub(crate) fn posture_in(tier: Option<Tier>) -> Posture {
+    tier.map_or(Posture::Ask, default_posture)
 }
 
 /// What was said last before a fork parted from those above it.

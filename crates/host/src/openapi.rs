@@ -16,6 +16,7 @@ const STATUSES: &[(u16, &str)] = &[
     (413, "The body is too large"),
     (414, "The path is too long"),
     (415, "The body is not declared as application/json"),
+    (422, "The model refused to answer, or the provider's filter stopped it (`refused`)"),
     (426, "The connection cannot become a WebSocket"),
     (429, "Too many (`too_many`)"),
     (500, "Something here failed (`internal`, `tool_error`)"),

@@ -59,6 +59,7 @@ impl Reason {
             | Reason::Network
             | Reason::Proxy => FailureKind::Transient,
             Reason::TooLong => FailureKind::TooLong,
+            Reason::Refused => FailureKind::Refused,
             Reason::TooLarge
             | Reason::Tls
             | Reason::NoKey
@@ -66,8 +67,7 @@ impl Reason {
             | Reason::Forbidden
             | Reason::NoCredit
             | Reason::UnknownModel
-            | Reason::BadRequest
-            | Reason::Refused => FailureKind::Permanent,
+            | Reason::BadRequest => FailureKind::Permanent,
         }
     }
 }

@@ -102,6 +102,7 @@ pub enum FootKind {
     Transient,
     Permanent,
     TooLong,
+    Refused,
 }
 
 impl From<&Failure> for FootProblem {
@@ -112,6 +113,7 @@ impl From<&Failure> for FootProblem {
                 FailureKind::Transient => FootKind::Transient,
                 FailureKind::Permanent => FootKind::Permanent,
                 FailureKind::TooLong => FootKind::TooLong,
+                FailureKind::Refused => FootKind::Refused,
             },
             message: failure.message.clone(),
             status: failure.status,
@@ -128,6 +130,7 @@ impl From<&FootProblem> for Failure {
                 FootKind::Transient => FailureKind::Transient,
                 FootKind::Permanent => FailureKind::Permanent,
                 FootKind::TooLong => FailureKind::TooLong,
+                FootKind::Refused => FailureKind::Refused,
             },
             message: problem.message.clone(),
             status: problem.status,

@@ -90,6 +90,7 @@ impl Veil {
             ModelEvent::Unknown { kind, text } => {
                 ModelEvent::Unknown { kind: self.text(kind), text: self.text(text) }
             }
+            ModelEvent::StopDetail { text } => ModelEvent::StopDetail { text: self.text(text) },
             ModelEvent::Done { stop: StopReason::Other(text) } => {
                 ModelEvent::Done { stop: StopReason::Other(self.text(text)) }
             }

@@ -251,7 +251,7 @@ impl Heard {
                 }
                 ModelEvent::Usage(usage) => heard.usage = usage,
                 ModelEvent::Done { stop } => heard.stop = Some(stop),
-                ModelEvent::Tape(_) => {}
+                ModelEvent::Tape(_) | ModelEvent::StopDetail { .. } => {}
                 other => panic!("unexpected {other:?}"),
             }
         }

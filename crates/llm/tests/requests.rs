@@ -172,6 +172,75 @@ fn results_stand_in_the_order_of_their_calls() {
     }
 }
 
+/// A result is sent as the tool gave it: a summary that repeats its first line stays out of the request.
+#[test]
+fn a_result_is_sent_once_whatever_its_summary_repeats() {
+    let long = "there is no tool `Frob`; there are: ".to_owned() + &"Read, Write, ".repeat(30);
+    let wide = "\u{e9}".repeat(150) + "\nsecond";
+    let indented = "  indented\nrest".to_owned();
+    let blank = "\n\nfirst after blank lines\nrest".to_owned();
+    let cut = |text: &str, most: usize| text.chars().take(most).collect::<String>();
+    let first = |text: &str| text.lines().find(|line| !line.trim().is_empty()).unwrap().to_owned();
+    let doubled: Vec<(String, String)> = vec![
+        ("line one".to_owned(), "line one\nline two".to_owned()),
+        ("line one".to_owned(), "line one".to_owned()),
+        (cut(&long, 197) + "\u{2026}", long.clone()),
+        (cut(&long, 200), long.clone()),
+        (cut(&wide, 100), wide.clone()),
+        (first(&indented), indented),
+        (first(&blank), blank),
+    ];
+    for scheme in SCHEMES {
+        let settings = story::settings(scheme);
+        for (summary, content) in &doubled {
+            let text = result_text(scheme, &settings, summary, Some(content));
+            assert_eq!(text, *content, "{scheme:?}");
+        }
+        // A summary that says something of its own stands before the content.
+        for (summary, content) in
+            [("2 lines", "line one\nline two"), ("line", "line one"), ("1 file", "1 file.txt")]
+        {
+            let text = result_text(scheme, &settings, summary, Some(content));
+            assert_eq!(text, format!("{summary}\n{content}"), "{scheme:?}");
+        }
+        assert_eq!(result_text(scheme, &settings, "line one", None), "line one", "{scheme:?}");
+    }
+}
+
+/// What a request says of the one result in it.
+fn result_text(
+    scheme: Scheme,
+    settings: &minke_llm::Settings,
+    summary: &str,
+    content: Option<&str>,
+) -> String {
+    let items = vec![
+        Item::user("look"),
+        Item::ToolCall { call_id: "call_0_0".into(), name: "Read".to_owned(), arguments: "{}".into() },
+        Item::ToolResult {
+            call_id: "call_0_0".into(),
+            summary: summary.to_owned(),
+            content: content.map(Into::into),
+            is_error: false,
+            blob: None,
+            images: Vec::new(),
+        },
+    ];
+    let mut prompt =
+        minke_model::Prompt::new(story::route(settings), items.into_iter().map(Arc::new).collect());
+    prompt.tools = story::tools();
+    let request = built(&prompt, settings);
+    let place = match scheme {
+        Scheme::Anthropic => "/messages/2/content/0/content",
+        Scheme::OpenaiResponses => "/input/2/output",
+        Scheme::OpenaiChat => "/messages/2/content",
+        Scheme::Gemini => "/contents/2/parts/0/functionResponse/response/output",
+        Scheme::Scripted => panic!("it has no requests"),
+    };
+    let text = request.pointer(place).and_then(Value::as_str);
+    text.unwrap_or_else(|| panic!("{scheme:?}: no result at {place}: {request:#}")).to_owned()
+}
+
 #[test]
 fn a_model_without_tools_or_eyes_is_told_in_words() {
     for scheme in SCHEMES {

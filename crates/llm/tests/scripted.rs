@@ -90,7 +90,10 @@ impl Reply {
                 ModelEvent::BlockStop { index, .. } => assert_eq!(open.take(), Some(*index), "{self:?}"),
                 ModelEvent::Usage(_) => assert_eq!(open, None, "{self:?}"),
                 ModelEvent::Done { .. } => done += 1,
-                ModelEvent::Unknown { .. } | ModelEvent::Tape(_) | ModelEvent::Recorded { .. } => {
+                ModelEvent::Unknown { .. }
+                | ModelEvent::StopDetail { .. }
+                | ModelEvent::Tape(_)
+                | ModelEvent::Recorded { .. } => {
                     panic!("a script does not say this: {self:?}")
                 }
             }

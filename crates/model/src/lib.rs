@@ -174,6 +174,10 @@ pub enum ModelEvent {
         text: String,
     },
     Usage(TokenUsage),
+    /// Why the provider refused or filtered the reply, in its own words. Comes before `Done`, at most once.
+    StopDetail {
+        text: String,
+    },
     /// For the recording, not for the mind. May come anywhere, also before a failure.
     Tape(Tape),
     /// The recording of this request so far: all its attempts. Comes from whoever keeps recordings, just before the
@@ -223,6 +227,18 @@ pub enum StopReason {
 }
 
 impl StopReason {
+    /// Whether the model refused to answer, or the provider's filter stopped the reply.
+    pub fn is_refusal(&self) -> bool {
+        match self {
+            StopReason::Refusal | StopReason::ContentFilter => true,
+            StopReason::EndTurn
+            | StopReason::ToolUse
+            | StopReason::MaxTokens
+            | StopReason::StopSequence
+            | StopReason::Other(_) => false,
+        }
+    }
+
     pub fn as_str(&self) -> &str {
         match self {
             StopReason::EndTurn => "end_turn",
@@ -271,6 +287,8 @@ pub enum FailureKind {
     Permanent,
     /// The request is longer than the model's window.
     TooLong,
+    /// The provider does not answer a request with this content.
+    Refused,
 }
 
 impl FailureKind {
@@ -278,7 +296,7 @@ impl FailureKind {
     pub fn retryable(self) -> bool {
         match self {
             FailureKind::Cut | FailureKind::Transient => true,
-            FailureKind::Permanent | FailureKind::TooLong => false,
+            FailureKind::Permanent | FailureKind::TooLong | FailureKind::Refused => false,
         }
     }
 }

@@ -79,6 +79,8 @@ pub enum What {
     Signal,
     /// How many clients are connected now.
     Clients(usize),
+    /// The client that this pod was started for is gone.
+    OwnerGone,
     /// How many commands run now, those in the background among them.
     Commands(usize),
     /// A write failed; the pod was made again from the log. Its open run ends here.

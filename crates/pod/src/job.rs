@@ -24,6 +24,8 @@ use crate::step::{Effect, Given, Refusal};
 /// The tool that runs an acceptance command.
 const SHELL: &str = "Bash";
 
+/// How long the pod of a client that is gone stays without anything to do: somebody may be about to look after it.
+const ORPHANED_S: u64 = 3;
 /// How long the process of a job stays that is over, in seconds: for whoever wants to say something more.
 const OVER_S: u64 = 1;
 
@@ -110,9 +112,12 @@ impl Pod {
         self.life.job.again.is_some() || self.open_job().is_some_and(|job| job.accepting)
     }
 
-    /// After how many seconds without anything to do the process ends; 0 never. That of a job which is over is needed by
+    /// After how many seconds without anything to do the process ends; 0 never. That of a client that is gone, and that of a job which is over is needed by
     /// nobody.
     pub(crate) fn rests_after(&self) -> u64 {
+        if self.life.orphaned {
+            return ORPHANED_S;
+        }
         let usual = self.state.manifest.pod.idle_exit;
         // That of one with a schedule is in the way of the next firing.
         let over =

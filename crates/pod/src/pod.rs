@@ -78,6 +78,8 @@ pub(crate) struct Life {
     pub(crate) clients: usize,
     pub(crate) commands: usize,
     pub(crate) idle_timer: bool,
+    /// The client that this pod was started for is gone: it stays no longer than it has something to do.
+    pub(crate) orphaned: bool,
     /// The log cannot be written; new runs are refused.
     pub(crate) storage_failed: Option<String>,
     pub(crate) told: Option<Status>,
@@ -176,6 +178,7 @@ impl Pod {
             commands: old.life.commands,
             waiters: old.life.waiters,
             idle_timer: old.life.idle_timer,
+            orphaned: old.life.orphaned,
             told: old.life.told,
             storage_failed: old.life.storage_failed,
             hooks: old.life.hooks,
@@ -231,6 +234,7 @@ impl Pod {
             What::Timer(timer) => self.timer(&mut m, timer),
             What::Signal => self.stop_by_signal(&mut m, "a signal"),
             What::Clients(count) => self.life.clients = count,
+            What::OwnerGone => self.owner_gone(&mut m),
             What::Commands(count) => self.life.commands = count,
             What::StorageFailed { message } => self.storage_failed(&mut m, message),
             What::StorageBack => self.storage_back(&mut m),
@@ -383,6 +387,14 @@ impl Pod {
             && self.life.work.values().all(|work| matches!(work, Work::Asking(_)))
             && self.life.stopping.is_none()
             && (self.state.facts.run.is_none() || waits)
+    }
+
+    /// What it does is finished first; then it sleeps soon, whatever the manifest says of pods that nobody waits for.
+    fn owner_gone(&mut self, m: &mut Making) {
+        self.life.orphaned = true;
+        if std::mem::take(&mut self.life.idle_timer) {
+            m.effect(Effect::ClearTimer { timer: Timer::IdleExit });
+        }
     }
 
     fn watch_idleness(&mut self, m: &mut Making) {

@@ -6,9 +6,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use minke_model::{
-    ATTEMPTS, BlockEnd, BlockKind, Failure, FailureKind, ModelEvent, Prompt, StopReason, TokenUsage,
-};
+use minke_model::{ATTEMPTS, BlockEnd, BlockKind, Failure, FailureKind, ModelEvent, Prompt, TokenUsage};
 use minke_record::{
     AlertLevel, AlertSource, AssistantItem, Blob, CallId, Content, Continues, ErrorCode, Item, LlmEnd,
     LlmOutcome, LlmUsage, Role, Route, RunErrored, StateChange, StateWord, Text, WaitingOn,
@@ -34,6 +32,12 @@ pub(crate) struct ReplyDraft {
     recording: Option<Arc<Blob>>,
     /// The newest word on tokens; noted once, when the request is over.
     usage: Option<TokenUsage>,
+    /// Why the provider refused or filtered the reply, in its own words.
+    stop_detail: Option<String>,
+    /// What the model said in a block of refusal.
+    refusal: Option<String>,
+    /// A text of this reply is in the log.
+    has_text: bool,
     /// The request itself, to be made again.
     prompt: Arc<Prompt>,
     /// Attempts that have been made or are under way.
@@ -57,6 +61,9 @@ impl ReplyDraft {
             said: false,
             recording: None,
             usage: None,
+            stop_detail: None,
+            refusal: None,
+            has_text: false,
             prompt,
             attempts: 1,
             retry_at: None,
@@ -94,6 +101,11 @@ impl Pod {
             ModelEvent::Usage(usage) => {
                 if let Some(reply) = &mut self.life.reply {
                     reply.usage = Some(usage);
+                }
+            }
+            ModelEvent::StopDetail { text } => {
+                if let Some(reply) = &mut self.life.reply {
+                    reply.stop_detail = Some(text);
                 }
             }
             ModelEvent::Unknown { kind, text } => self.unknown_block(m, &kind, &text),
@@ -148,6 +160,10 @@ impl Pod {
             return self.broke_contract(m, &format!("the end of block {index}, which has not begun"));
         };
         reply.said = true;
+        reply.has_text |= block.is_text() && !block.text.trim().is_empty();
+        if block.kind == BlockKind::Refusal {
+            reply.refusal = Some(block.text.clone());
+        }
         self.note(m, AssistantItem { call, item: block.item(end, by) });
     }
 
@@ -179,34 +195,20 @@ impl Pod {
         self.model_failed(m, call, failure);
     }
 
-    fn reply_ended(&mut self, m: &mut Making, stop: &StopReason) {
-        let kept = self.keep_begun_text(m);
-        let said = kept.said;
-        self.note_end(m, kept, LlmOutcome::Done);
-        self.life.stop_reason = stop.as_str().to_owned();
-        let odd = match stop {
-            StopReason::MaxTokens => Some("the reply was cut at the model's output limit"),
-            StopReason::Refusal => Some("the model refused"),
-            StopReason::ContentFilter => Some("the provider's content filter stopped the reply"),
-            StopReason::EndTurn | StopReason::ToolUse | StopReason::StopSequence | StopReason::Other(_) => {
-                (!said).then_some("the model gave an empty reply")
-            }
-        };
-        if let Some(message) = odd {
-            self.alert(m, AlertLevel::Warn, AlertSource::Worker, message.to_owned());
-        }
-        self.go_on(m);
-    }
-
     /// Ends the draft: begun text is kept as an entry, begun thinking and unfinished calls are dropped. Gives the
     /// request's number and whether the model has said anything in this reply.
-    fn keep_begun_text(&mut self, m: &mut Making) -> Kept {
+    pub(crate) fn keep_begun_text(&mut self, m: &mut Making) -> Kept {
         let Some(reply) = self.life.reply.take() else { return Kept::default() };
-        let mut said = reply.said;
+        let begun = !reply.is_untouched();
+        let (mut said, mut has_text, mut refusal) = (reply.said, reply.has_text, reply.refusal);
         for block in reply.blocks.into_values() {
             match block.kind {
                 BlockKind::Text | BlockKind::Refusal if !block.text.is_empty() => {
                     said = true;
+                    has_text |= !block.text.trim().is_empty();
+                    if block.kind == BlockKind::Refusal {
+                        refusal = Some(block.text.clone());
+                    }
                     let item = block.item(BlockEnd::default(), String::new());
                     self.note(m, AssistantItem { call: reply.call, item });
                 }
@@ -222,11 +224,12 @@ impl Pod {
         }
         // An attempt that is only waited for has not been made.
         let attempts = reply.attempts.saturating_sub(u32::from(reply.retry_at.is_some()));
-        Kept { call: reply.call, said, attempts, recording: reply.recording }
+        let (call, stop_detail, recording) = (reply.call, reply.stop_detail, reply.recording);
+        Kept { call, begun, said, has_text, refusal, stop_detail, attempts, recording }
     }
 
     /// The request is over. Its recording goes into the same step, so there is none that nothing names.
-    fn note_end(&mut self, m: &mut Making, kept: Kept, outcome: LlmOutcome) {
+    pub(crate) fn note_end(&mut self, m: &mut Making, kept: Kept, outcome: LlmOutcome) {
         let Kept { call, attempts, recording, .. } = kept;
         let room = self.state.manifest.session.record_max_bytes.saturating_sub(self.state.facts.recorded);
         let wanted = recording.filter(|_| self.state.manifest.session.record_streams);
@@ -327,17 +330,18 @@ impl Pod {
         let Some(run) = &self.state.facts.run else { return };
         let attempt = run.continued.saturating_add(1);
         let kept = self.keep_begun_text(m);
-        let (call, said) = (kept.call, kept.said);
+        let (call, begun) = (kept.call, kept.begun);
         let retryable = failure.kind.retryable();
         let outcome =
-            if said || failure.kind == FailureKind::Cut { LlmOutcome::Broken } else { LlmOutcome::Failed };
+            if begun || failure.kind == FailureKind::Cut { LlmOutcome::Broken } else { LlmOutcome::Failed };
         self.note_end(m, kept, outcome);
         if self.has_calls() {
             // Whole calls came before the break: they are made, and the next request tells what came of them.
             self.life.stop_reason = "broken".to_owned();
             return self.go_on(m);
         }
-        if retryable && said && attempt <= CONTINUATIONS {
+        // A break inside thinking or inside the only call leaves no entry behind: the model is asked anew all the same.
+        if retryable && begun && attempt <= CONTINUATIONS {
             let message = format!(
                 "the reply broke off and is continued ({attempt} of {CONTINUATIONS}): {}",
                 failure.message
@@ -345,11 +349,12 @@ impl Pod {
             self.alert(m, AlertLevel::Warn, AlertSource::Worker, message);
             return self.next_request(m, Some(Continues { call, attempt, reason: failure.message }));
         }
-        if failure.kind != FailureKind::TooLong && self.fall_back(m, call, &failure) {
+        let refused = failure.kind == FailureKind::Refused;
+        if failure.kind != FailureKind::TooLong && !refused && self.fall_back(m, call, &failure) {
             return;
         }
         let Failure { message, retry_after_ms, .. } = failure;
-        let code = ErrorCode::ProviderError;
+        let code = if refused { ErrorCode::Refused } else { ErrorCode::ProviderError };
         self.fail_with(m, RunErrored { code, message, retryable, retry_after_ms });
     }
 
@@ -373,14 +378,30 @@ fn name_of(route: &Route) -> String {
 
 /// What is left of a reply that has ended.
 #[derive(Default)]
-struct Kept {
+pub(crate) struct Kept {
     call: u64,
-    said: bool,
+    /// Some block had begun, even if nothing of it could be kept.
+    begun: bool,
+    /// An entry holds some part of the reply.
+    pub(crate) said: bool,
+    /// An entry holds a text that is not blank.
+    pub(crate) has_text: bool,
+    /// What the model said in a block of refusal.
+    pub(crate) refusal: Option<String>,
+    /// Why the provider refused or filtered the reply, in its own words.
+    pub(crate) stop_detail: Option<String>,
     attempts: u32,
     recording: Option<Arc<Blob>>,
 }
 
 impl Block {
+    fn is_text(&self) -> bool {
+        match self.kind {
+            BlockKind::Text | BlockKind::Refusal => true,
+            BlockKind::Thinking | BlockKind::ToolCall { .. } => false,
+        }
+    }
+
     /// `by`: the model that said it, as `provider/model`.
     fn item(self, end: BlockEnd, by: String) -> Item {
         match self.kind {

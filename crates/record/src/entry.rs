@@ -912,6 +912,7 @@ words! {
         Denied = "denied",
         TooMany = "too_many",
         ProviderError = "provider_error",
+        Refused = "refused",
         ToolError = "tool_error",
         BudgetExceeded = "budget_exceeded",
         StorageFailed = "storage_failed",

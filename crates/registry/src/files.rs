@@ -2,11 +2,24 @@
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Read, Seek, SeekFrom, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
-use std::path::Path;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use minke_files::Removal;
 
 pub(crate) const PRIVATE_DIR: u32 = 0o700;
 pub(crate) const PRIVATE_FILE: u32 = 0o600;
+
+/// Directories that are being removed.
+const REMOVED: &str = "removed";
+/// What the removal of its files may take a pod that ends …
+pub(crate) const REMOVAL_TIME: Duration = Duration::from_secs(1);
+/// … and what it may take a process that removes a dead pod's files while others wait for the table.
+pub(crate) const DEAD_REMOVAL_TIME: Duration = Duration::from_millis(200);
+/// Makes the names of directories that are being removed differ.
+static REMOVALS: AtomicU64 = AtomicU64::new(0);
 
 /// Makes a directory and its missing parents, all private.
 pub(crate) fn make_dir(path: &Path) -> io::Result<()> {
@@ -29,27 +42,29 @@ pub(crate) fn ask_lock(attempt: impl Fn() -> Result<(), TryLockError>) -> Result
     }
 }
 
-/// Removes a directory with everything in it, also what a pod's commands took the rights from.
-pub(crate) fn remove_tree(dir: &Path) -> io::Result<()> {
-    match fs::remove_dir_all(dir) {
-        Err(e) if e.kind() == io::ErrorKind::PermissionDenied => {
-            open_up(dir)?;
-            fs::remove_dir_all(dir)
-        }
-        removed => removed,
-    }
+/// Takes a directory of the runtime directory `root` out of its place: its name is free at once. Gives where it is now.
+pub(crate) fn set_aside(root: &Path, dir: &Path) -> io::Result<PathBuf> {
+    let removed = root.join(REMOVED);
+    make_dir(&removed)?;
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos();
+    let number = REMOVALS.fetch_add(1, Ordering::Relaxed);
+    let moved = removed.join(format!("{}-{number}-{since}", std::process::id()));
+    fs::rename(dir, &moved)?;
+    Ok(moved)
 }
 
-/// Gives us back the right to every directory. Links are not followed.
-fn open_up(dir: &Path) -> io::Result<()> {
-    let mut dirs = vec![dir.to_owned()];
-    while let Some(dir) = dirs.pop() {
-        fs::set_permissions(&dir, fs::Permissions::from_mode(PRIVATE_DIR))?;
-        for entry in fs::read_dir(&dir)? {
-            let entry = entry?;
-            if entry.file_type()?.is_dir() {
-                dirs.push(entry.path());
-            }
+/// Removes a directory that was set aside with everything in it, also what a pod's commands took the rights from. What
+/// takes longer than `time` stays until the next removal, which tries whatever earlier ones left as well.
+pub(crate) fn remove_aside(root: &Path, moved: &Path, time: Duration) -> io::Result<()> {
+    let until = Instant::now() + time;
+    // Its own directory first: the caller must hear what is wrong with it.
+    let Removal::Complete = minke_files::remove_tree(moved, Some(until))? else { return Ok(()) };
+    for left in fs::read_dir(root.join(REMOVED))? {
+        match minke_files::remove_tree(&left?.path(), Some(until)) {
+            Ok(Removal::Complete) => {}
+            Ok(Removal::Unfinished) => return Ok(()),
+            // Another process may be removing the same directory; if none is, the next removal tries again.
+            Err(_) => {}
         }
     }
     Ok(())

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use minke_record::SessionId;
 
 use crate::error::{RegistryError, at};
-use crate::files::{ask_lock, make_dir, remove_tree, replace, tail};
+use crate::files::{DEAD_REMOVAL_TIME, ask_lock, make_dir, remove_aside, replace, set_aside, tail};
 use crate::lease::{FENCES, Row};
 use crate::runtime::{Reclaimed, Runtime};
 
@@ -86,7 +86,8 @@ impl Runtime {
         for found in fs::read_dir(dir).map_err(at("read", dir))? {
             found_any |= found.map_err(at("read", dir))?.file_name() != "lease";
         }
-        remove_tree(dir).map_err(at("remove", dir))?;
+        let moved = set_aside(&self.root, dir).map_err(at("remove", dir))?;
+        remove_aside(&self.root, &moved, DEAD_REMOVAL_TIME).map_err(at("remove", &moved))?;
         let name = dir.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
         Ok(found_any.then_some(Reclaimed { name, session, stderr, problem }))
     }

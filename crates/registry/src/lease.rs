@@ -14,7 +14,7 @@ use minke_record::{Millis, PodName, Scope, SessionId};
 use serde::{Deserialize, Serialize};
 
 use crate::error::{RegistryError, at};
-use crate::files::{make_dir, open_lock, read_small, remove_tree, replace};
+use crate::files::{REMOVAL_TIME, make_dir, open_lock, read_small, remove_aside, replace, set_aside};
 use crate::grant::Grant;
 use crate::graves::fences_live;
 use crate::runtime::{Reclaimed, Runtime};
@@ -271,9 +271,14 @@ impl ScopeLease {
         if !in_place {
             return Err(RegistryError::LeaseLost { path: dir });
         }
-        remove_tree(&dir).map_err(at("remove", dir))?;
+        let root = &self.runtime.root;
+        let moved = set_aside(root, &dir).map_err(at("remove", dir))?;
+        // The name is free, so others may read the table and take it while this pod's files go.
+        drop(open);
+        let removed = remove_aside(root, &moved, REMOVAL_TIME).map_err(at("remove", moved));
         // Only now the lock goes, with `self.file`: the name was unlinked first.
         drop(self.file);
+        removed?;
         Ok(())
     }
 

@@ -218,6 +218,31 @@ fn everything_of_a_pod_is_private_and_goes_with_it() {
     assert!(!dir.exists());
 }
 
+/// Its commands may have left directories that are deeper than any path.
+#[test]
+fn the_files_of_a_pod_go_however_deep_they_are() {
+    let home = tempfile::tempdir().unwrap();
+    let runtime = runtime(home.path());
+    let lease = runtime.register(row("deep", 1), TableLimits::default(), false).unwrap();
+    let open = rustix::fs::OFlags::RDONLY | rustix::fs::OFlags::DIRECTORY;
+    let mut at = rustix::fs::open(lease.dir().join("tmp"), open, rustix::fs::Mode::empty()).unwrap();
+    for _ in 0..3_000 {
+        rustix::fs::mkdirat(&at, "d", rustix::fs::Mode::RWXU).unwrap();
+        at = rustix::fs::openat(&at, "d", open, rustix::fs::Mode::empty()).unwrap();
+    }
+    lease.release().unwrap();
+    assert!(!runtime.pod_dir(&name("deep")).exists());
+    // What one removal had no time for, the next ones finish.
+    let removed = runtime.root().join("removed");
+    for round in 0..100 {
+        if std::fs::read_dir(&removed).unwrap().next().is_none() {
+            return;
+        }
+        runtime.register(row("next", 2 + round), TableLimits::default(), false).unwrap().release().unwrap();
+    }
+    panic!("{} is never empty", removed.display());
+}
+
 #[test]
 fn a_pod_that_stopped_beating_shows_as_stuck() {
     let home = tempfile::tempdir().unwrap();

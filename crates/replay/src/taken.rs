@@ -6,9 +6,10 @@
 use std::sync::Arc;
 
 use minke_model::{ATTEMPTS, BlockEnd, BlockKind, Failure, FailureKind, ModelEvent, StopReason, TokenUsage};
-use minke_pod::{Timer, What};
+use minke_pod::{FILTERED, REFUSED, Timer, What};
 use minke_record::{
-    AlertSource, Blob, BlobRef, Content, Entry, Item, Kind, LlmEnd, LlmOutcome, LlmUsage, Text, TurnResult,
+    AlertSource, Blob, BlobRef, Content, Entry, ErrorCode, Item, Kind, LlmEnd, LlmOutcome, LlmUsage, Text,
+    TurnResult,
 };
 
 use crate::ReplayError;
@@ -80,6 +81,9 @@ impl<'a, 'l> Taken<'a, 'l> {
         self.recorded(end);
         if end.outcome == LlmOutcome::Done {
             let stop = self.stop();
+            if let Some(text) = self.stop_detail() {
+                self.says(ModelEvent::StopDetail { text });
+            }
             self.says(ModelEvent::Done { stop });
             return Ok(vec![self.feeds]);
         }
@@ -110,7 +114,13 @@ impl<'a, 'l> Taken<'a, 'l> {
     /// The failure that ended the request, in every sort that the log does not rule out.
     fn failures(&self) -> Vec<Feed> {
         let message = self.failed_with();
-        let kinds = [FailureKind::Cut, FailureKind::Transient, FailureKind::Permanent, FailureKind::TooLong];
+        let kinds = [
+            FailureKind::Cut,
+            FailureKind::Transient,
+            FailureKind::Permanent,
+            FailureKind::TooLong,
+            FailureKind::Refused,
+        ];
         let call = self.call;
         let retry_after_ms = self.step.find(|kind| match kind {
             Kind::RunErrored(e) => e.retry_after_ms,
@@ -231,8 +241,23 @@ impl<'a, 'l> Taken<'a, 'l> {
         });
         match turn {
             Some(turn) if turn.result == TurnResult::Finished => StopReason::from(turn.stop_reason.as_str()),
+            // A reply that failed the run by itself left its own reason; any other failure left `error`.
+            Some(turn) if turn.result == TurnResult::Error && turn.stop_reason != "error" => {
+                StopReason::from(turn.stop_reason.as_str())
+            }
             _ => StopReason::ToolUse,
         }
+    }
+
+    /// What the provider said about a reply that it refused or filtered.
+    fn stop_detail(&self) -> Option<String> {
+        self.step.find(|kind| match kind {
+            Kind::RunErrored(e) if e.code == ErrorCode::Refused => {
+                let rest = e.message.strip_prefix(REFUSED).or_else(|| e.message.strip_prefix(FILTERED))?;
+                rest.strip_prefix(": ").map(str::to_owned)
+            }
+            _ => None,
+        })
     }
 
     /// The words of the failure that ended the request, as far as the log has them.

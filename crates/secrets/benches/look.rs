@@ -23,7 +23,9 @@ fn main() {
         (format!("S{at}"), Secret::new(text).expect("a key"))
     });
     let redactor = Redactor::new(secrets);
-    for (name, text) in [("code", &code), ("base64", &blob), ("addresses", &addresses)] {
+    let coloured = code.replace("fn ", "\u{1b}[01;31m\u{1b}[Kfn\u{1b}[m\u{1b}[K ");
+    let texts = [("code", &code), ("base64", &blob), ("addresses", &addresses), ("coloured code", &coloured)];
+    for (name, text) in texts {
         rate(&format!("shapes in {name}"), text, |text| shapes_in(text).count());
         rate(&format!("ten values in {name}"), text, |text| redactor.text(text).len());
     }

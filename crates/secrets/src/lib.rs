@@ -7,15 +7,19 @@
 //! `no_error_holds_the_value`), and the redactor shows no part of one however the text is cut
 //! (`any_split_gives_the_same_and_shows_nothing`).
 
+mod encode;
 mod error;
 mod escape;
 mod find;
 mod keyring;
+mod layer;
 mod private;
+mod reading;
 mod redact;
 mod secret;
 mod shape;
 mod store;
+mod unseen;
 
 pub use error::SecretError;
 pub use find::{Found, Lookup, Source, find, known};

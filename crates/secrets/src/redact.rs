@@ -1,10 +1,11 @@
 //! The redactor: known values taken out of text and bytes, whole or as they come.
 //!
-//! Here: finding and replacing. Elsewhere: which text goes through it (`llm` and whoever takes text in), escapes
-//! (`escape`).
-//! Invariant: no byte of a known value is shown, whatever the cuts, overlaps and escapes, and the cuts change nothing in
-//! what is shown (`any_split_gives_the_same_and_shows_nothing`, against a plain restatement of the rule). What is held
-//! back is shorter than the longest value, written in escapes.
+//! Here: finding and replacing. Elsewhere: which text goes through it (`llm` and whoever takes text in), the ways in which
+//! a text can be read (`reading`), the encodings that are looked for (`encode`).
+//! Invariant: no byte of a known value is shown, whatever the cuts, overlaps and encodings, and the cuts change nothing in
+//! what is shown (`any_split_gives_the_same_and_shows_nothing`, against a plain restatement of the rule;
+//! `no_encoding_and_no_split_shows_a_value`). What is held back is shorter than the longest encoding of a value, written
+//! in escapes.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -13,11 +14,15 @@ use std::sync::Arc;
 use aho_corasick::{AhoCorasick, AhoCorasickKind, MatchKind};
 use secrecy::{ExposeSecret, SecretString};
 
-use crate::escape::View;
+use crate::encode::encodings;
+use crate::reading::Readings;
 use crate::secret::Secret;
+use crate::unseen::encoded_tail;
 
 /// A shorter value is not redacted: it would be found in ordinary words.
 pub const REDACTED_MIN: usize = 8;
+/// The beginnings of so many forms have a table of all transitions.
+const FAST_FORMS: usize = 512;
 /// So much of a secret's name is shown in its place.
 const NAME_CHARS: usize = 64;
 
@@ -35,9 +40,9 @@ pub struct Redactor {
 struct Known {
     forms: Vec<Form>,
     longest: usize,
-    /// With which bytes a form begins.
-    begins: [bool; 256],
-    /// Says quickly that there is nothing; nearly all text is so.
+    /// The forms by the byte with which they begin.
+    by_first: Vec<Vec<usize>>,
+    /// Finds how forms begin, and so says quickly that there is none; nearly all text is so.
     any: AhoCorasick,
     /// Finds every form everywhere, overlaps included.
     all: AhoCorasick,
@@ -65,7 +70,7 @@ impl Redactor {
                 continue;
             }
             let mask: Arc<str> = format!("{MASK}{}]", tame(&name)).into();
-            for text in written(secret.expose()) {
+            for text in encodings(secret.expose()) {
                 if !forms.iter().any(|form| form.bytes() == text.as_bytes()) {
                     forms.push(Form { text: text.into(), mask: Arc::clone(&mask) });
                 }
@@ -97,14 +102,18 @@ impl Redactor {
     pub fn bytes<'a>(&self, bytes: &'a [u8]) -> Cow<'a, [u8]> {
         let Some(known) = &self.known else { return Cow::Borrowed(bytes) };
         let mut out = Vec::new();
-        if known.sweep(bytes, 0, true, &mut out).hit { Cow::Owned(out) } else { Cow::Borrowed(bytes) }
+        if known.sweep(&Held { bytes, covered: 0, encoded: 0 }, true, &mut out).hit {
+            Cow::Owned(out)
+        } else {
+            Cow::Borrowed(bytes)
+        }
     }
 
     /// The names of the values in these bytes, each once, in the order of their first place.
     pub fn names_in(&self, bytes: &[u8]) -> Vec<String> {
         let Some(known) = &self.known else { return Vec::new() };
         let mut masks: Vec<&str> = Vec::new();
-        for place in known.places(bytes, &View::of(bytes, true)) {
+        for place in known.places(&Readings::of(bytes, true, 0)) {
             let mask = &*known.forms[place.form].mask;
             if !masks.contains(&mask) {
                 masks.push(mask);
@@ -131,7 +140,7 @@ impl Redactor {
 
     /// For bytes that come in pieces.
     pub fn stream(&self) -> Stream {
-        Stream { known: self.known.clone(), held: Vec::new(), covered: 0, hit: false }
+        Stream { known: self.known.clone(), held: Vec::new(), covered: 0, encoded: 0, hit: false }
     }
 
     /// For text that comes in pieces.
@@ -149,76 +158,72 @@ impl fmt::Debug for Redactor {
 
 impl Known {
     fn new(forms: Vec<Form>) -> Known {
-        let build = |kind| {
-            // Small rather than fastest: a table of all transitions of a long key would be megabytes.
+        let build = |kind, texts: Vec<&[u8]>| {
             let mut builder = AhoCorasick::builder();
-            builder.match_kind(kind).kind(Some(AhoCorasickKind::ContiguousNFA));
-            builder
-                .build(forms.iter().map(Form::bytes))
-                .expect("a few keys of bounded length fit into an automaton")
+            builder.match_kind(MatchKind::Standard).kind(Some(kind));
+            builder.build(texts).expect("a few keys of bounded length fit into an automaton")
         };
-        let (any, all) = (build(MatchKind::LeftmostFirst), build(MatchKind::Standard));
+        // Small rather than fastest: a table of all transitions of a long key would be megabytes. Of beginnings it is small.
+        let all = build(AhoCorasickKind::ContiguousNFA, forms.iter().map(Form::bytes).collect());
+        let few = forms.len() <= FAST_FORMS;
+        let kind = if few { AhoCorasickKind::DFA } else { AhoCorasickKind::ContiguousNFA };
+        let any = build(kind, forms.iter().filter_map(|form| form.bytes().get(..REDACTED_MIN)).collect());
         let longest = forms.iter().map(|form| form.bytes().len()).max().unwrap_or(0);
-        let mut begins = [false; 256];
-        for first in forms.iter().filter_map(|form| form.bytes().first()) {
-            begins[usize::from(*first)] = true;
+        let mut by_first = vec![Vec::new(); 256];
+        for (index, form) in forms.iter().enumerate() {
+            if let Some(first) = form.bytes().first() {
+                by_first[usize::from(*first)].push(index);
+            }
         }
-        Known { forms, longest, begins, any, all }
+        Known { forms, longest, by_first, any, all }
     }
 
     /// Where at the end of `text` a value may have begun that is not all there yet; the end if nowhere.
     fn doubtful(&self, text: &[u8]) -> usize {
         let near = text.len().saturating_sub(self.longest.saturating_sub(1));
-        let begun = |rest: &[u8]| {
-            self.forms.iter().any(|form| form.bytes().len() > rest.len() && form.bytes().starts_with(rest))
-        };
-        let starts = (near..text.len()).find(|at| {
+        let begun = |at: &usize| {
             let rest = text.get(*at..).unwrap_or_default();
-            rest.first().is_some_and(|first| self.begins[usize::from(*first)]) && begun(rest)
-        });
-        starts.unwrap_or(text.len())
+            let Some(first) = rest.first() else { return false };
+            self.by_first[usize::from(*first)].iter().any(|index| {
+                let form = self.forms[*index].bytes();
+                form.len() > rest.len() && form.starts_with(rest)
+            })
+        };
+        (near..text.len()).find(begun).unwrap_or(text.len())
     }
 
-    /// Where values stand, as they are or in escapes, by where they begin, the longest first.
-    fn places(&self, text: &[u8], view: &View<'_>) -> Vec<Place> {
+    /// Where values are, however they are written, by where they begin, the longest first.
+    fn places(&self, readings: &Readings<'_>) -> Vec<Place> {
         let mut places = Vec::new();
-        let mut look = |within: &[u8], raw: &dyn Fn(usize) -> usize| {
-            if self.any.is_match(within) {
-                let found = self.all.find_overlapping_iter(within);
-                places.extend(found.map(|one| Place {
-                    start: raw(one.start()),
-                    end: raw(one.end()),
-                    form: one.pattern().as_usize(),
+        for reading in readings.all() {
+            let bytes = reading.bytes();
+            if self.any.is_match(bytes) {
+                places.extend(self.all.find_overlapping_iter(bytes).map(|found| Place {
+                    start: reading.start(found.start()),
+                    end: reading.end(found.end()),
+                    form: found.pattern().as_usize(),
                 }));
             }
-        };
-        look(text, &|at| at);
-        if let Cow::Owned(undone) = &view.bytes {
-            look(undone, &|at| view.raw(at));
         }
         places.sort_by_key(|place| (place.start, std::cmp::Reverse(place.end), place.form));
         places
     }
 
-    /// Writes what of `text` can be shown, each run of overlapping values as one mask with the name of the first (of
-    /// those that begin there, the longest). The first `covered` bytes belong to a mask that has been written. `last`:
-    /// nothing more comes, so that nothing is held back.
-    fn sweep(&self, text: &[u8], covered: usize, last: bool, out: &mut Vec<u8>) -> Swept {
-        let view = View::of(text, last);
+    /// Writes what of `held` can be shown, each run of overlapping values as one mask with the name of the first (of
+    /// those that begin there, the longest). `last`: nothing more comes, so that nothing is held back.
+    fn sweep(&self, held: &Held<'_>, last: bool, out: &mut Vec<u8>) -> Swept {
+        let text = held.bytes;
+        let readings = Readings::of(text, last, held.encoded);
         let until = if last {
             text.len()
         } else {
-            let plain = self.doubtful(text);
-            let undone = match &view.bytes {
-                Cow::Borrowed(_) => plain,
-                Cow::Owned(undone) => view.raw(self.doubtful(undone)).min(view.open),
-            };
+            let doubtful = readings.all().map(|reading| reading.start(self.doubtful(reading.bytes()))).min();
             // What is held back begins outside of escapes, so that it is read the same when more has come.
-            view.outside(plain.min(undone))
+            readings.outside(doubtful.unwrap_or(text.len()).min(readings.open()))
         };
-        let mut shown = covered;
+        let mut shown = held.covered;
         let mut hit = false;
-        for place in self.places(text, &view).iter().take_while(|place| place.start < until) {
+        for place in self.places(&readings).iter().take_while(|place| place.start < until) {
             if place.start >= shown {
                 out.extend_from_slice(text.get(shown..place.start).unwrap_or_default());
                 out.extend_from_slice(self.forms[place.form].mask.as_bytes());
@@ -227,8 +232,18 @@ impl Known {
             shown = shown.max(place.end);
         }
         out.extend_from_slice(text.get(shown..until).unwrap_or_default());
-        Swept { until, covered: shown.saturating_sub(until), hit }
+        let encoded = encoded_tail(text.get(..until).unwrap_or_default(), held.encoded);
+        Swept { until, covered: shown.saturating_sub(until), encoded, hit }
     }
+}
+
+/// A text, or what of it was held back with what came after.
+struct Held<'a> {
+    bytes: &'a [u8],
+    /// So many of its bytes belong to a mask that has been written.
+    covered: usize,
+    /// So many letters of an encoded line precede it.
+    encoded: usize,
 }
 
 /// Where a value stands.
@@ -244,6 +259,8 @@ struct Swept {
     until: usize,
     /// So many of the bytes that are held back belong to a mask that was written.
     covered: usize,
+    /// So many letters of an encoded line precede them.
+    encoded: usize,
     /// Whether a mask was written.
     hit: bool,
 }
@@ -254,6 +271,8 @@ pub struct Stream {
     held: Vec<u8>,
     /// So many of the held bytes belong to a mask that has been given out.
     covered: usize,
+    /// So many letters of an encoded line precede the held bytes.
+    encoded: usize,
     hit: bool,
 }
 
@@ -269,9 +288,10 @@ impl Stream {
             joined = [&self.held, bytes].concat();
             &joined
         };
-        let swept = known.sweep(text, self.covered, false, &mut out);
-        self.held = text.get(swept.until..).unwrap_or_default().to_vec();
-        self.covered = swept.covered;
+        let text = Held { bytes: text, covered: self.covered, encoded: self.encoded };
+        let swept = known.sweep(&text, false, &mut out);
+        self.held = text.bytes.get(swept.until..).unwrap_or_default().to_vec();
+        (self.covered, self.encoded) = (swept.covered, swept.encoded);
         self.hit |= swept.hit;
         out
     }
@@ -280,9 +300,10 @@ impl Stream {
     pub fn finish(&mut self) -> Vec<u8> {
         let held = std::mem::take(&mut self.held);
         let covered = std::mem::take(&mut self.covered);
+        let encoded = std::mem::take(&mut self.encoded);
         let mut out = Vec::new();
         if let Some(known) = &self.known {
-            self.hit |= known.sweep(&held, covered, true, &mut out).hit;
+            self.hit |= known.sweep(&Held { bytes: &held, covered, encoded }, true, &mut out).hit;
         }
         out
     }
@@ -318,17 +339,6 @@ fn name_in(mask: &str) -> &str {
 /// Text stays text: values are text, so they begin and end between characters, and so does what is left.
 fn still_text(bytes: Vec<u8>) -> String {
     String::from_utf8(bytes).expect("values begin and end between characters")
-}
-
-/// The ways in which a value is written outside of JSON: as it is, and inside an address. Most keys look the same in
-/// both.
-fn written(value: &str) -> Vec<String> {
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
-    let address = |hex: fn(u8) -> String| -> String {
-        value.bytes().map(|b| if plain(b) { char::from(b).to_string() } else { hex(b) }).collect()
-    };
-    let (upper, lower) = (address(|b| format!("%{b:02X}")), address(|b| format!("%{b:02x}")));
-    vec![value.to_owned(), upper, lower]
 }
 
 /// A name that can stand in any text, inside JSON too.

@@ -140,6 +140,30 @@ impl FileStore {
         }
     }
 
+    /// Removes what was left of sessions whose making was cut short. Nobody was told of one: its id is given out after its
+    /// rename. One whose lease is held is being made now, and so may one be that has no lease file yet.
+    pub fn sweep_unmade(&self) -> Result<usize, StoreError> {
+        let disk = self.disk();
+        let at = |source| StoreError::Io { what: "list", path: self.home.sessions.clone(), source };
+        let names = match disk.read_dir(&self.home.sessions) {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => Vec::new(),
+            other => other.map_err(at)?,
+        };
+        let mut removed = 0;
+        for name in names {
+            let Some(id) = name.strip_prefix(layout::NEW).and_then(layout::session_id) else { continue };
+            let new = LogDir { dir: self.home.sessions.join(&name), ..self.log(id) };
+            if new.io("look into", disk.meta(&new.dir.join(layout::LEASE)))?.is_none() {
+                continue;
+            }
+            if let Some(_lease) = new.io("take the lease of", lease::take(disk, &new.dir))? {
+                new.io("remove", remove_dirs(disk, &new.dir, 3))?;
+                removed += 1;
+            }
+        }
+        Ok(removed)
+    }
+
     /// Removes a session that did not come to be. What cannot be removed has a name that is no session's.
     fn abandon(&self, new: &LogDir, failed: Result<(), StoreError>) -> StoreError {
         match (remove_dirs(self.disk(), &new.dir, 3), failed) {

@@ -32,8 +32,9 @@
 //! model > think: TEXT         a block of thinking
 //! model > Tool {JSON}         a call: a word with a capital letter and an object
 //! model > begin TEXT          a block that begins and does not end: the stream stays open
-//! model > begin Tool {"a      the same of a call
+//! model > begin Tool {"a      the same of a call;  model > begin think: TEXT   the same of a block of thinking
 //! model > cut                 the stream breaks;  model > fails busy WHY · model > fails for good WHY
+//! model > fails refused WHY   the provider does not take what the request says
 //! model > fails for N s WHY   busy, and the provider says for how long
 //! model > odd KIND TEXT       a block of a kind that nobody knows
 //! model > stop max_tokens     the reply ends for this reason
@@ -134,23 +135,50 @@ pub struct Line {
 /// What a line says.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Does {
-    User { mode: Mode, op: Option<String>, text: String },
+    User {
+        mode: Mode,
+        op: Option<String>,
+        text: String,
+    },
     Model(Vec<Piece>),
     Person(String),
-    Notify { wake: bool, text: String },
-    Child { number: u64, what: String },
-    Pod { name: String, what: String },
-    Parent { away: bool },
+    Notify {
+        wake: bool,
+        text: String,
+    },
+    Child {
+        number: u64,
+        what: String,
+    },
+    Pod {
+        name: String,
+        what: String,
+    },
+    Parent {
+        away: bool,
+    },
     ToolsHold,
     ToolsGo,
     Tool(String),
-    Hook { who: String, what: String },
-    Edit { path: String, text: String },
+    Hook {
+        who: String,
+        what: String,
+    },
+    Edit {
+        path: String,
+        text: String,
+    },
     Policy(String),
-    Clock { seconds: u64 },
+    Clock {
+        seconds: u64,
+    },
     Clients(usize),
+    /// The client that the pod was started for is gone.
+    OwnerGone,
     Signal,
-    Crash { power: bool },
+    Crash {
+        power: bool,
+    },
     Boot,
     Disk(DiskWord),
     Visit(String),
@@ -180,12 +208,14 @@ pub enum Piece {
     Think(String),
     Call { tool: String, arguments: String },
     BeginText(String),
+    BeginThink(String),
     BeginCall { tool: String, arguments: String },
     Cut,
     Busy(String),
     BusyFor { seconds: u64, why: String },
     Odd { kind: String, text: String },
     ForGood(String),
+    Refused(String),
     Stop(String),
 }
 
@@ -299,11 +329,17 @@ fn fits(pieces: &[Piece], next: &Piece) -> bool {
     let ended = pieces.last().is_some_and(|last| {
         matches!(
             last,
-            Piece::Cut | Piece::Busy(_) | Piece::BusyFor { .. } | Piece::ForGood(_) | Piece::Stop(_)
+            Piece::Cut
+                | Piece::Busy(_)
+                | Piece::BusyFor { .. }
+                | Piece::ForGood(_)
+                | Piece::Refused(_)
+                | Piece::Stop(_)
         )
     });
     let after_call = matches!(pieces.last(), Some(Piece::Call { .. }));
-    let speaks = matches!(next, Piece::Text(_) | Piece::Think(_) | Piece::BeginText(_));
+    let speaks =
+        matches!(next, Piece::Text(_) | Piece::Think(_) | Piece::BeginText(_) | Piece::BeginThink(_));
     !(ended || after_call && speaks)
 }
 
@@ -344,6 +380,9 @@ fn piece(said: &str) -> Result<Piece, String> {
     if let Some(why) = said.strip_prefix("fails busy") {
         return Ok(Piece::Busy(why.trim().to_owned()));
     }
+    if let Some(why) = said.strip_prefix("fails refused") {
+        return Ok(Piece::Refused(why.trim().to_owned()));
+    }
     if let Some(why) = said.strip_prefix("fails for good") {
         return Ok(Piece::ForGood(why.trim().to_owned()));
     }
@@ -363,6 +402,9 @@ fn piece(said: &str) -> Result<Piece, String> {
         return Ok(Piece::Think(text.to_owned()));
     }
     if let Some(begun) = said.strip_prefix("begin ") {
+        if let Some(thought) = begun.strip_prefix("think: ") {
+            return Ok(Piece::BeginThink(thought.to_owned()));
+        }
         return Ok(match call(begun) {
             Some((tool, arguments)) => Piece::BeginCall { tool, arguments },
             None => Piece::BeginText(begun.to_owned()),
@@ -395,6 +437,7 @@ fn does(line: &str) -> Result<Does, String> {
         "tools hold" => Does::ToolsHold,
         "tools go" => Does::ToolsGo,
         "signal" => Does::Signal,
+        "owner gone" => Does::OwnerGone,
         "crash" => Does::Crash { power: false },
         "power cut" => Does::Crash { power: true },
         "boot" => Does::Boot,

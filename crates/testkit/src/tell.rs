@@ -175,6 +175,7 @@ impl<'a> Telling<'a> {
             }
             Does::Clock { seconds } => self.world.pass(seconds * 1_000),
             Does::Clients(count) => self.alive(What::Clients(*count)),
+            Does::OwnerGone => self.alive(What::OwnerGone),
             Does::Signal => self.alive(What::Signal),
             Does::Crash { power } => {
                 if self.world.pod.is_some() {
@@ -276,6 +277,10 @@ impl<'a> Telling<'a> {
                     (BlockKind::Text, text)
                 }
                 Piece::Think(text) => (BlockKind::Thinking, text),
+                Piece::BeginThink(text) => {
+                    open = true;
+                    (BlockKind::Thinking, text)
+                }
                 Piece::Call { tool, arguments } | Piece::BeginCall { tool, arguments } => {
                     open |= matches!(piece, Piece::BeginCall { .. });
                     calls = true;
@@ -297,6 +302,7 @@ impl<'a> Telling<'a> {
                     self.says(call, ModelEvent::Unknown { kind, text })?;
                     continue;
                 }
+                Piece::Refused(why) => return self.fails(call, FailureKind::Refused, why),
                 Piece::ForGood(why) => return self.fails(call, FailureKind::Permanent, why),
                 Piece::Stop(reason) => {
                     return self.says(call, ModelEvent::Done { stop: reason.as_str().into() });
@@ -306,7 +312,7 @@ impl<'a> Telling<'a> {
             for part in halves(text) {
                 self.says(call, ModelEvent::Delta { index, text: part })?;
             }
-            if !matches!(piece, Piece::BeginText(_) | Piece::BeginCall { .. }) {
+            if !matches!(piece, Piece::BeginText(_) | Piece::BeginThink(_) | Piece::BeginCall { .. }) {
                 self.says(call, ModelEvent::BlockStop { index, end: BlockEnd::default() })?;
             }
         }
@@ -384,6 +390,7 @@ impl<'a> Telling<'a> {
             | Does::ToolsHold
             | Does::ToolsGo
             | Does::Clients(_)
+            | Does::OwnerGone
             | Does::Signal
             | Does::Disk(_) => true,
             // A held call died with the process.

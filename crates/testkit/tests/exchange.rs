@@ -63,3 +63,45 @@ fn every_story_travels_and_comes_back() {
     eprintln!("{sessions} sessions: {calls} calls, {others} other items");
     assert!(sessions >= 40 && calls >= 40, "{sessions} {calls}");
 }
+
+/// A result that came from a foreign file reaches the model as the foreign program wrote it, in every wire format.
+#[test]
+fn an_imported_result_is_sent_once() {
+    use minke_llm::{Capability, Quirks, Scheme, Settings, ToolUse, build};
+    use minke_model::Prompt;
+    use minke_record::{Route, ToolSpec};
+    use std::sync::Arc;
+
+    let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("../exchange/tests/data");
+    for (file, line) in [("claude-parallel.jsonl", "1→it creaks"), ("codex-rollout.jsonl", "door\\nhinge")]
+    {
+        let read = take(&std::fs::read(data.join(file)).unwrap(), None).unwrap();
+        let (conversation, _) = settle(read.conversation);
+        let mut items: Vec<Arc<Item>> =
+            conversation.said.into_iter().map(|said| Arc::new(said.item)).collect();
+        items.push(Arc::new(Item::user("and now?")));
+        let (first, _) = line.split_once("\\n").unwrap_or((line, ""));
+        for scheme in [Scheme::Anthropic, Scheme::OpenaiResponses, Scheme::OpenaiChat, Scheme::Gemini] {
+            let settings = Settings {
+                scheme,
+                provider: "p".to_owned(),
+                model_id: "m".to_owned(),
+                max_output: Some(1_000),
+                capability: Capability { tools: ToolUse::Parallel, ..Capability::default() },
+                quirks: Quirks::default(),
+            };
+            let route = Route { provider: "p".into(), model: "m".into(), scheme: String::new() };
+            let mut prompt = Prompt::new(route, items.clone());
+            let spec = ToolSpec {
+                name: "Read".to_owned(),
+                description: String::new(),
+                schema: serde_json::json!({ "type": "object" }),
+            };
+            prompt.tools = Arc::new(vec![spec]);
+            let request = build(&prompt, &settings).unwrap_or_else(|problem| panic!("{file}: {problem:?}"));
+            let body = String::from_utf8(request.body.to_vec()).unwrap();
+            assert!(body.contains(line), "{file}, {scheme:?}: {body}");
+            assert_eq!(body.matches(first).count(), 1, "{file}, {scheme:?}: {body}");
+        }
+    }
+}

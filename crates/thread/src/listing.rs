@@ -35,7 +35,7 @@ pub struct JobRetry {
     pub attempt: u32,
     pub max_attempts: u32,
     pub backoff_base_ms: u64,
-    /// The longest that the next wait can be.
+    /// The longest that the wait before the next retry can be; 0 while none is planned.
     pub next_backoff_ms: u64,
     /// Rounded up.
     pub next_retry_at: Option<u64>,
@@ -118,7 +118,7 @@ impl JobRetry {
             attempt,
             max_attempts: retry.max,
             backoff_base_ms: retry.base_ms,
-            next_backoff_ms: if attempt < retry.max { bound(retry, attempt + 1) } else { 0 },
+            next_backoff_ms: until.filter(|_| attempt < retry.max).map_or(0, |_| bound(retry, attempt + 1)),
             next_retry_at: until.map(|until| until.div_ceil(1_000)),
         }
     }

@@ -100,7 +100,13 @@ pub fn apply(job: &mut JobFacts, entry: &Entry) {
                 job.retries = job.retries.saturating_add(1);
             }
             (job.accepting, job.not_before) = (false, None);
-            go(job, JobState::Running, phase, when);
+            // The order to resume is in the history already; the run that follows it is the same event.
+            let noted = job.history.back().is_some_and(|last| last.phase == JobPhase::Resumed);
+            if again && noted && job.state == JobState::Running {
+                job.until = None;
+            } else {
+                go(job, JobState::Running, phase, when);
+            }
         }
         Kind::RunCompleted(end) => completed(job, &end.result, end.reason.as_deref(), when),
         Kind::RunErrored(end) => {

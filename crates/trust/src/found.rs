@@ -202,7 +202,14 @@ impl Found {
             let named = self.ignored.iter().map(|ignored| format!("{} ({})", ignored.path, ignored.why));
             lines.push(format!("never used in this workspace: {}", with_more(named, self.left_alone())));
         }
+        lines.extend(self.unused());
         lines
+    }
+
+    /// What this version knows and does not use yet, trusted or not. MCP servers leave this list when Minke starts them.
+    pub fn unused(&self) -> Option<String> {
+        let servers = self.items.iter().find(|item| item.kind == Kind::Servers)?;
+        Some(format!("{} names MCP servers: this version does not start them", servers.path))
     }
 
     /// How much is left alone for good.
@@ -231,6 +238,9 @@ impl Found {
                     push(&mut text, format_args!("      - {line}\n"));
                 }
             }
+        }
+        if let Some(unused) = self.unused() {
+            push(&mut text, format_args!("is not used yet:\n  {unused}\n"));
         }
         if !self.ignored.is_empty() {
             text.push_str("is never used:\n");

@@ -56,8 +56,19 @@ fn a_change_of_anything_that_counts_asks_again() {
     assert_eq!(
         found.notices(&standing),
         [
-            "what you trusted in this workspace is not the same any more (.mcp.json is new, .minke/hooks.toml changed, .minke/readme changed, .claude/skills/x/ is gone): ignored until you trust it again (`minke trust`)"
+            "what you trusted in this workspace is not the same any more (.mcp.json is new, .minke/hooks.toml changed, .minke/readme changed, .claude/skills/x/ is gone): ignored until you trust it again (`minke trust`)",
+            ".mcp.json names MCP servers: this version does not start them"
         ]
+    );
+    assert_eq!(
+        found.notices(&Standing::Trusted),
+        [".mcp.json names MCP servers: this version does not start them"],
+        "trust does not make it silent"
+    );
+    assert!(
+        found.listing().contains("is not used yet:\n  .mcp.json names MCP servers"),
+        "{}",
+        found.listing()
     );
     let changed = changes(standing);
     assert_eq!(changed.len(), 4);

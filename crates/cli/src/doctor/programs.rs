@@ -13,7 +13,7 @@ pub(super) fn look(around: &Surroundings) -> Looked {
     let sh = Some(PathBuf::from("/bin/sh")).filter(|sh| Lookup::over(None, [&around.cwd]).find(sh).is_ok());
     let git = find("git", around);
     let rg = find("rg", around);
-    let findings = vec![
+    let mut findings = vec![
         match (&bash, &sh) {
             (Some(path), _) => Finding::good("bash", path.display().to_string()),
             (None, Some(sh)) => Finding::note(
@@ -42,6 +42,13 @@ pub(super) fn look(around: &Surroundings) -> Looked {
             }
         },
     ];
+    if let Some(unused) = minke_trust::look(&Surroundings::workspace(&around.cwd)).unused() {
+        findings.push(Finding::note(
+            "mcp",
+            unused,
+            "nothing to do: the tools of these servers are not offered",
+        ));
+    }
     let row = |path: &Option<PathBuf>| json!(path.as_ref().map(|path| path.display().to_string()));
     let rows = [("bash", &bash), ("sh", &sh), ("git", &git), ("rg", &rg)];
     let value: Map<String, Value> = rows.iter().map(|(name, path)| ((*name).to_owned(), row(path))).collect();

@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 
 use minke_protocol::{Block, Event, InFlight};
 use minke_record::{
-    Action, AlertSource, CallId, Content, Entry, Item, Kind, LlmUsage, Outcome, Role, RunErrored, SessionId,
-    Text, ToolDispatch, ToolResult,
+    Action, AlertSource, CallId, Content, Entry, ErrorCode, Item, Kind, LlmUsage, Outcome, Role, RunErrored,
+    RunResult, SessionId, Text, ToolDispatch, ToolResult,
 };
 use serde_json::{Map, Value, json};
 
@@ -50,6 +50,15 @@ pub(crate) fn run_completed(result: &str) -> Value {
     json!({ "type": "run.completed", "result": result })
 }
 
+/// The same with the reason, where a script can act on it.
+fn run_completed_because(result: &str, reason: Option<&str>) -> Value {
+    let mut object = run_completed(result);
+    if let Some(reason) = reason {
+        object["reason"] = reason.into();
+    }
+    object
+}
+
 impl Lines {
     /// The objects that an entry of the run leads to.
     pub(crate) fn entry(&mut self, entry: &Entry) -> Vec<Value> {
@@ -73,14 +82,18 @@ impl Lines {
             Kind::RunErrored(error) => {
                 self.give_up(&mut out);
                 self.failed(error, &mut out);
-                out.push(run_completed("error"));
+                out.push(match error.code {
+                    ErrorCode::Refused => run_completed_because("refused", Some(&error.message)),
+                    _ => run_completed("error"),
+                });
             }
             Kind::RunCompleted(end) => {
                 self.give_up(&mut out);
                 if std::mem::take(&mut self.turn_open) {
                     out.push(json!({ "type": "turn.completed", "usage": self.usage() }));
                 }
-                out.push(run_completed(end.result.as_str()));
+                let reason = end.reason.as_deref().filter(|_| end.result == RunResult::LimitReached);
+                out.push(run_completed_because(end.result.as_str(), reason));
             }
             // What was read for the agent is no trouble.
             Kind::Alert(alert) if alert.source == AlertSource::AgentsMd => {}
@@ -296,7 +309,7 @@ fn call_item(id: String, tool: &str, action: &Action, arguments: Option<&Text>) 
 #[cfg(test)]
 mod tests {
     use minke_protocol::{Delta, LlmRetry};
-    use minke_record::{AssistantItem, Chain, LlmEnd, LlmOutcome, RunCompleted, RunResult};
+    use minke_record::{AssistantItem, Chain, LlmEnd, LlmOutcome, RunCompleted};
 
     use super::*;
 

@@ -11,10 +11,10 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use minke_client::{Connection, Home, Launched, launch};
+use minke_client::{Bond, Connection, Home, Launched, launch};
 use minke_pod::Visit;
 use minke_protocol::{Detail, Method, Shutdown, ShutdownMode, Subscribe};
-use minke_record::{Actor, InputSegment, Kind, Position, RunResult, Scope, SessionId, Text};
+use minke_record::{Actor, ErrorCode, InputSegment, Kind, Position, RunResult, Scope, SessionId, Text};
 use minke_registry::Runtime;
 
 use crate::around::{Surroundings, ids, introduction};
@@ -229,7 +229,7 @@ async fn begin(
         ..NewPod::default()
     };
     let (session, lease) = create(new, around, home)?;
-    let launched = launch(&home.paths, session, lease).await?;
+    let launched = launch(&home.paths, session, lease, Bond::Bound).await?;
     Ok(Begun { session, launched, since: None, which: Which::Input { op_id } })
 }
 
@@ -251,7 +251,7 @@ async fn go_on(
     let Some(prompt) = prompt else {
         let before = home.store.reader(session)?.head()?;
         let lease = home.store.lease(session)?;
-        let launched = launch(&home.paths, session, lease).await?;
+        let launched = launch(&home.paths, session, lease, Bond::Bound).await?;
         return Ok(Begun { session, launched, since: before, which: Which::Resumed });
     };
     let op_id = ids().next_uuid().to_string();
@@ -262,7 +262,7 @@ async fn go_on(
         Here::of(session, home, around)?.said(&prompt)
     };
     let step = queue_step(segments, Some(op_id.clone()), Actor::person("exec"));
-    let (launched, since) = minke_client::wake(home, session, &*step).await?;
+    let (launched, since) = minke_client::wake(home, session, &*step, Bond::Bound).await?;
     Ok(Begun { session, launched, since, which: Which::Input { op_id } })
 }
 
@@ -340,10 +340,17 @@ impl Told<'_> {
             Ending::Completed { result, reason } => self.completed(&result, reason.as_deref()),
             Ending::Errored { code, message } => {
                 let failure = Failure::new(Exit::of(&code), format!("the run failed: {message}")).code(&code);
-                Err(failure.hint(format!(
-                    "`minke log show {session}` shows what happened; \
-                     `minke exec --resume {session} \"…\"` goes on"
-                )))
+                let hint = if code == ErrorCode::Refused {
+                    format!(
+                        "`minke exec --resume {session} \"…\"` continues in other words, with --model on another model"
+                    )
+                } else {
+                    format!(
+                        "`minke log show {session}` shows what happened; \
+                         `minke exec --resume {session} \"…\"` goes on"
+                    )
+                };
+                Err(failure.hint(hint))
             }
             Ending::PodGone => Err(self.pod_gone(status.ok())),
             // The question went with its run: it can only be asked again.

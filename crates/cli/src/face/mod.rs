@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
-use minke_client::{Delivered, Delivery, Home, deliver, launch, reach};
+use minke_client::{Bond, Delivered, Delivery, Home, deliver, launch, reach};
 use minke_driver::Beforehand;
 use minke_host::Engine;
 use minke_protocol::{ClientInfo, Detail, ListCompletions, Method, Run, RunMode};
@@ -281,7 +281,7 @@ impl Face {
         let op_id = ids().next_uuid().to_string();
         let new = NewPod { model, place, task: Some((input, op_id)), ..NewPod::default() };
         let (session, lease) = create(new, &self.around, &self.home)?;
-        let launched = launch(&self.home.paths, session, lease).await?;
+        let launched = launch(&self.home.paths, session, lease, Bond::Free).await?;
         let socket = launched.ready.socket.clone();
         Ok(Answer::Reached { session, name: launched.ready.name.to_string(), socket })
     }

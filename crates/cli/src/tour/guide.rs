@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::ExitStatus;
 use std::time::{Duration, Instant};
 
-use minke_client::{Connection, Home, Launched, launch};
+use minke_client::{Bond, Connection, Home, Launched, launch};
 use minke_exec::fence::Helper;
 use minke_exec::probe::known_tier_in;
 use minke_protocol::{Method, Nothing, Run, RunMode, Shutdown, ShutdownMode, Subscribe};
@@ -183,7 +183,7 @@ async fn start(place: &Place, around: &Surroundings, home: &Home) -> Result<(Ses
         ..NewPod::default()
     };
     let (session, lease) = create(new, around, home)?;
-    Ok((session, launch(&home.paths, session, lease).await?))
+    Ok((session, launch(&home.paths, session, lease, Bond::Free).await?))
 }
 
 fn answer() -> Vec<InputSegment> {

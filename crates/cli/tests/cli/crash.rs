@@ -213,3 +213,53 @@ fn two_sessions_of_one_name_can_be_awake_at_once() {
     let names: Vec<&str> = rows.as_array().unwrap().iter().map(|row| row["name"].as_str().unwrap()).collect();
     assert_eq!(names, ["tale", "tale-2"]);
 }
+
+/// Until nobody lives any more; a pod that stays keeps the test from its end.
+fn until_nobody_lives(world: &World) {
+    let started = std::time::Instant::now();
+    while world.json(&["ps", "--json"]) != Value::Array(Vec::new()) {
+        assert!(started.elapsed() < std::time::Duration::from_secs(60), "a pod stays behind");
+    }
+}
+
+#[test]
+fn the_pod_of_a_killed_exec_finishes_its_run_and_ends() {
+    let world = World::new();
+    world.write(
+        "s.toml",
+        "[[turn]]\nsteps = [{ text = \"Half\" }, { delay_ms = 700 }, { text = \" and half.\" }]\n",
+    );
+    let mut going = world.start(&["exec", "--json", "--name", "tale", "--model", "scripted:s.toml", "go"]);
+    going.until("Half");
+    going.child.kill().unwrap();
+    going.end();
+    until_nobody_lives(&world);
+    let shown = world.run(&["log", "show", "tale", "--kind", "run_completed"]).out;
+    assert!(shown.trim_end().ends_with("run_completed   finished"), "it was not cut short: {shown}");
+    world.verify();
+    // The next one finds nobody in its way.
+    let next = world.run(&["exec", "--resume", "tale", "--model", "scripted:demo", "go on"]);
+    assert_eq!(next.code, Some(0), "{next:?}");
+}
+
+#[test]
+fn the_pod_of_a_killed_exec_that_waits_for_an_answer_ends_and_its_question_stays() {
+    let world = World::new();
+    std::fs::create_dir_all(world.home().join("config")).unwrap();
+    std::fs::write(world.home().join("config/policy.toml"), "[[rule]]\naction = \"ask\"\ntool = \"Write\"\n")
+        .unwrap();
+    world.write(
+        "s.toml",
+        "[[turn]]\n[[turn.call]]\ntool = \"Write\"\nargs = { file_path = \"a.txt\", content = \"a\\n\" }\n\
+         [[turn]]\ntext = \"Done.\"\n",
+    );
+    let exec = ["exec", "--on-ask", "wait", "--name", "tale", "--model", "scripted:s.toml", "go"];
+    let mut going = world.start(&exec);
+    while world.json(&["asks", "--json"]).as_array().unwrap().is_empty() {}
+    going.child.kill().unwrap();
+    going.end();
+    until_nobody_lives(&world);
+    let asks = world.json(&["asks", "--json"]);
+    assert_eq!(asks.as_array().unwrap().len(), 1, "{asks}");
+    world.verify();
+}

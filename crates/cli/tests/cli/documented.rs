@@ -203,6 +203,12 @@ impl Tester {
     #[track_caller]
     fn check(&self, verb: &str, what: &str, operation: &Value, status: u16, answer: &Value) {
         assert!(status < 500, "{verb} {what}: {status} {answer:#}");
+        let unserved = ["there is no method", "there is no such route"];
+        let message = answer["error"]["message"].as_str().unwrap_or_default();
+        assert!(
+            !unserved.iter().any(|word| message.contains(word)),
+            "{verb} {what} is documented: {message}"
+        );
         let documented = operation["responses"].as_object().unwrap();
         assert!(documented.contains_key(&status.to_string()), "{verb} {what}: {status} is not documented");
         if status != 200 && !answer.as_object().is_some_and(Map::is_empty) {

@@ -6,6 +6,7 @@ use std::io::{Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
 
 /// What is sent at once of something that does not end.
 const PIECE: usize = 64 * 1024;
@@ -18,6 +19,10 @@ pub(crate) enum Manner {
     Silent,
     /// The reply is passed on until this word, then nothing more comes.
     StallAt(&'static str),
+    /// The reply is passed on until this word, then the connection ends in good order.
+    CloseAt(&'static str),
+    /// The reply is passed on until this word, then the connection is reset.
+    ResetAt(&'static str),
     /// A reply whose first line has no end.
     EndlessLine,
     /// A reply with one event of so many bytes, and an orderly end.
@@ -69,7 +74,9 @@ fn treat(
 ) -> std::io::Result<()> {
     match manner {
         Manner::Forward => forward(client, behind, None),
-        Manner::StallAt(word) => forward(client, behind, Some(word)),
+        Manner::StallAt(word) => forward(client, behind, Some((word, Break::Stall))),
+        Manner::CloseAt(word) => forward(client, behind, Some((word, Break::Close))),
+        Manner::ResetAt(word) => forward(client, behind, Some((word, Break::Reset))),
         Manner::Silent => drain(&mut client),
         Manner::EndlessLine => flood(client, u64::MAX, sent),
         Manner::Event(bytes) => flood(client, bytes, sent),
@@ -83,10 +90,18 @@ fn drain(client: &mut TcpStream) -> std::io::Result<()> {
     Ok(())
 }
 
+/// What follows the word at which a reply breaks off.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Break {
+    Stall,
+    Close,
+    Reset,
+}
+
 fn forward(
     client: TcpStream,
     behind: Option<SocketAddr>,
-    stall: Option<&'static str>,
+    breaks: Option<(&'static str, Break)>,
 ) -> std::io::Result<()> {
     let server = TcpStream::connect(behind.expect("somebody stands behind the front"))?;
     let (mut from_client, mut to_server) = (client.try_clone()?, server.try_clone()?);
@@ -106,14 +121,28 @@ fn forward(
         }
         let passed = seen.len();
         seen.extend_from_slice(&buffer[..count]);
-        let stalls = stall.and_then(|word| {
+        let broken = breaks.and_then(|(word, how)| {
             let at = seen.windows(word.len()).position(|some| some == word.as_bytes());
-            at.map(|at| at + word.len())
+            at.map(|at| (at + word.len(), how))
         });
-        to_client.write_all(&seen[passed..stalls.unwrap_or(seen.len()).max(passed)])?;
-        if stalls.is_some() {
+        let end = broken.map_or(seen.len(), |(end, _)| end);
+        to_client.write_all(&seen[passed..end.max(passed)])?;
+        match broken {
+            None => {}
             // The client's end of the connection is the end of this.
-            break;
+            Some((_, Break::Stall)) => break,
+            Some((_, Break::Close)) => {
+                to_client.shutdown(Shutdown::Both)?;
+                break;
+            }
+            Some((_, Break::Reset)) => {
+                // Without a time to linger, the kernel ends the connection with a reset.
+                rustix::net::sockopt::set_socket_linger(&to_client, Some(Duration::ZERO))?;
+                to_client.shutdown(Shutdown::Read)?;
+                drop(to_client);
+                drop(from_server);
+                return Ok(());
+            }
         }
     }
     drop(requests.join());

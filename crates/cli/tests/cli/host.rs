@@ -388,6 +388,32 @@ fn a_message_whose_sender_is_gone_is_run() {
     until_ends(&mut events, 1);
 }
 
+/// The same of many clients that close their connections at once, so that the server reads the end with the request.
+#[test]
+fn requests_of_clients_that_leave_at_once_are_carried_out() {
+    const CLIENTS: usize = 40;
+    let (world, thread) = threaded("loop = true\n[[turn]]\ntext = \"x\"\n");
+    let host = Host::start(&world, &[]);
+    let mut events = host.door.events(&thread, None);
+    until_ends(&mut events, 1);
+    for number in 0..CLIENTS {
+        let save =
+            json!({ "kind": "checkpoint_save", "thread_id": thread, "checkpoint_id": format!("c{number}") });
+        drop(host.door.request("POST", "/v1/thread", "", &save.to_string()));
+    }
+    let list = json!({ "kind": "checkpoint_list", "thread_id": thread });
+    let begin = std::time::Instant::now();
+    let saved = loop {
+        let answer = host.door.post("/v1/thread", &list);
+        let saved = answer["data"]["checkpoints"].as_array().map_or(0, Vec::len);
+        if saved >= CLIENTS || begin.elapsed() > std::time::Duration::from_secs(30) {
+            break saved;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    };
+    assert_eq!(saved, CLIENTS);
+}
+
 #[test]
 fn a_job_is_told_as_it_goes() {
     let world = World::new();

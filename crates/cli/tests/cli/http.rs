@@ -2,7 +2,7 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
@@ -125,7 +125,12 @@ impl Events {
     /// The next frame; none when the stream has ended.
     pub(crate) fn next(&mut self) -> Option<Seen> {
         let (mut id, mut data) = (None, String::new());
+        let begin = Instant::now();
         loop {
+            // Comments that keep the connection alive would keep this waiting for ever.
+            if begin.elapsed() > PATIENCE {
+                return None;
+            }
             let line = self.line()?;
             if let Some(text) = line.strip_prefix("id: ") {
                 id = Some(text.to_owned());
@@ -141,7 +146,9 @@ impl Events {
     #[track_caller]
     pub(crate) fn until(&mut self, event: &str) -> Vec<Seen> {
         let mut all = Vec::new();
+        let begin = Instant::now();
         while all.last().is_none_or(|seen: &Seen| seen.event() != event) {
+            assert!(begin.elapsed() < PATIENCE * 2, "`{event}` does not come: {all:#?}");
             all.push(self.next().unwrap_or_else(|| panic!("it ended before `{event}`: {all:#?}")));
         }
         all

@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+mod broken;
 mod clean_output;
 mod config;
 mod crash;
@@ -15,6 +16,7 @@ mod exchange;
 mod exec;
 mod failures;
 mod front;
+mod full;
 mod gate;
 mod hands;
 mod held;

@@ -27,6 +27,10 @@ fn a_workspace_is_trusted_once_and_asked_about_again_when_it_changes() {
     assert!(!said.out.contains('\u{1b}') && said.out.contains("\\u{1b}[2J"), "{said:?}");
     assert_eq!(world.json(&["trust", "--show", "--json"])["standing"], "trusted");
     assert_eq!(world.run(&["trust"]).code, Some(0), "nothing to ask any more");
+    assert!(
+        world.run(&["doctor"]).out.contains(".mcp.json names MCP servers"),
+        "doctor says what is not used"
+    );
     world.write(".mcp.json", "{}");
     let changed = world.json(&["trust", "--show", "--json"]);
     assert_eq!(

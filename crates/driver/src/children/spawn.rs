@@ -11,7 +11,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
-use minke_client::{Launch, LaunchError, Launched, above};
+use minke_client::{Bond, Launch, LaunchError, Launched, above};
 use minke_pod::{
     KinKnown, Moment, NewSession, Sending, Spawning, State, TreeNews, Visit, Visitor, new_session,
 };
@@ -197,8 +197,14 @@ async fn launch(
     lease: OwnedFd,
     ticket: Ticket,
 ) -> Result<Launched, Failure> {
-    let launch =
-        Launch { paths: &hand.home.paths, session, lease, ticket: Some(ticket), patience: READY_WAIT };
+    let launch = Launch {
+        paths: &hand.home.paths,
+        session,
+        lease,
+        ticket: Some(ticket),
+        bond: Bond::Free,
+        patience: READY_WAIT,
+    };
     Ok(launch.start().await?)
 }
 

@@ -19,6 +19,7 @@ use super::reading::Gone;
 use super::talk::{self, Untold, spending};
 use super::{Hand, Whom};
 use crate::carrying::chain;
+use crate::stderr::report;
 
 /// For the child's own orderly end.
 const ORDERLY_WAIT: Duration = Duration::from_secs(5);
@@ -83,7 +84,7 @@ async fn make_end(hand: &Arc<Hand>, kin: &Arc<Kin>) -> Option<Gone> {
         if let Some(signal) = then
             && let Err(why) = send_signal(hand, kin, signal).await
         {
-            eprintln!("warning: the pod `{}` could not be signalled: {why}", kin.name);
+            report!("warning: the pod `{}` could not be signalled: {why}", kin.name);
         }
     }
     None

@@ -117,6 +117,7 @@ impl Home {
             let ready = Some(OwnedFd::from(theirs));
             run_on(
                 PodArgs {
+                    bound: false,
                     session,
                     lease: None,
                     ready,

@@ -21,33 +21,37 @@ pub(crate) fn asker() -> Actor {
     Actor::person("host")
 }
 
+/// Reads a request and carries it out, to its end. The work is a task of its own from the first byte of the body: when a
+/// client closes its connection at once, the server drops what runs inside the connection, perhaps just before the
+/// request that it has read whole would be handed on.
 pub(crate) async fn answer(door: Arc<Door>, route: &'static Route, request: Request) -> Response {
-    let response = match params(&door, route, request).await {
-        Ok(params) => match called(&door, route.method, params).await {
-            Ok(answer) => typed(StatusCode::OK, "application/json", answer),
-            Err(fault) => fault_response(&fault),
-        },
-        Err(response) => *response,
-    };
+    let method = route.method;
+    let (worker, asked) = (door.clone(), request);
+    let work = tokio::spawn(async move {
+        match params(&worker, route, asked).await {
+            Ok(params) => match called(&worker, method, params).await {
+                Ok(answer) => typed(StatusCode::OK, "application/json", answer),
+                Err(fault) => fault_response(&fault),
+            },
+            Err(response) => *response,
+        }
+    });
+    let response = work.await.unwrap_or_else(|_| {
+        let why = format!("`{method}` broke off; this is a fault in Minke");
+        fault_response(&Fault::new(ErrorCode::Internal, why))
+    });
     door.metrics.answered(route.path, response.status().as_u16());
     response
 }
 
-/// Carries a request out, to its end: a client that goes away in the middle takes nothing of it back.
 async fn called(door: &Door, method: &'static str, params: Value) -> Result<Bytes, Fault> {
     let Ok(place) = door.calls.clone().try_acquire_owned() else {
         let why = format!("{CALLS} requests are being answered; come back when some are");
         return Err(Fault::new(ErrorCode::TooMany, why));
     };
-    let engine = door.engine.clone();
-    let call = tokio::spawn(async move {
-        let answer = engine.written(method, params, &asker()).await;
-        drop(place);
-        answer
-    });
-    let broken =
-        |_| Fault::new(ErrorCode::Internal, format!("`{method}` broke off; this is a fault in Minke"));
-    call.await.map_err(broken)?
+    let answer = door.engine.written(method, params, &asker()).await;
+    drop(place);
+    answer
 }
 
 /// Path, query and body as one object.

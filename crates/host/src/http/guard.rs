@@ -22,6 +22,7 @@ use axum::response::Response;
 use minke_record::hex;
 use sha2::{Digest, Sha256};
 
+use super::strangers::Visitor;
 use super::{Door, refused};
 
 /// The one path that needs no token.
@@ -105,7 +106,15 @@ impl Hosts {
 
 pub(crate) async fn guard(State(door): State<Arc<Door>>, request: Request, next: Next) -> Response {
     match look(&door, &request) {
-        Ok(()) => next.run(request).await,
+        Ok(()) => {
+            // Anybody may ask for this one path.
+            if request.uri().path() != HEALTH
+                && let Some(visitor) = request.extensions().get::<Arc<Visitor>>()
+            {
+                visitor.authorise();
+            }
+            next.run(request).await
+        }
         Err(response) => {
             door.metrics.answered("(refused)", response.status().as_u16());
             *response

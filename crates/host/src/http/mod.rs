@@ -4,7 +4,8 @@
 //! becomes a call `call`, frames as they come `events` and `socket`. Nothing here decides what a request does: that is the
 //! engine, the same for every door.
 //! Invariants: what is refused changes nothing and tells nothing (`no_attack_gets_in`), and a client that is slow or gone
-//! costs a bounded place for a bounded time (`slow_clients_are_let_go`).
+//! costs a bounded place for a bounded time (`slow_clients_are_let_go`), and one without the token takes no place from those
+//! that have it (`half_sent_heads_do_not_close_the_door`).
 
 mod body;
 mod call;
@@ -12,17 +13,18 @@ mod events;
 mod guard;
 mod routes;
 mod socket;
+mod strangers;
 mod wire;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::Router;
 use axum::extract::Request;
 use axum::http::StatusCode;
 use axum::middleware;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodFilter, get, on};
+use axum::{Extension, Router};
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
@@ -33,6 +35,8 @@ use tokio::task::JoinSet;
 pub use body::{BODY_BYTES, strict_json};
 pub use guard::{Hosts, Token};
 pub use routes::{Field, Kind, ROUTES, Route, Verb};
+
+use strangers::Strangers;
 
 use crate::engine::Engine;
 use crate::metrics::Metrics;
@@ -124,6 +128,7 @@ pub async fn serve(listener: TcpListener, door: Arc<Door>, stop: watch::Receiver
     let mut ended = stop.clone();
     let router = door.router();
     let places = Arc::new(Semaphore::new(CONNECTIONS));
+    let strangers = Arc::new(Strangers::default());
     let mut open = JoinSet::new();
     loop {
         tokio::select! {
@@ -133,11 +138,17 @@ pub async fn serve(listener: TcpListener, door: Arc<Door>, stop: watch::Receiver
                 Ok((stream, _)) => {
                     // Beyond the limit a connection is closed without a word: there is nobody to write it.
                     let Ok(place) = places.clone().try_acquire_owned() else { continue };
-                    let (door, router, stop) = (door.clone(), router.clone(), stop.clone());
+                    let visitor = strangers.admit();
+                    let router = router.clone().layer(Extension(visitor.clone()));
+                    let (door, strangers, stop) = (door.clone(), strangers.clone(), stop.clone());
                     open.spawn(async move {
                         door.metrics.connected(1);
-                        connection(&door, router, stream, stop).await;
+                        tokio::select! {
+                            () = connection(&door, router, stream, stop) => {}
+                            () = visitor.closed() => {}
+                        }
                         door.metrics.connected(-1);
+                        strangers.dismiss(&visitor);
                         drop(place);
                     });
                 }

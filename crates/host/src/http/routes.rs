@@ -179,13 +179,6 @@ pub const ROUTES: &[Route] = &[
         "Changes the person's own configuration",
         &[must("key", Text), may("value", Any)],
     ),
-    get("/v1/mcp", "mcp", "MCP servers of a thread", &[must("thread_id", Text)]),
-    post(
-        "/v1/mcp/{server}/restart",
-        "mcp/restart",
-        "Starts an MCP server of a thread again",
-        &[must("thread_id", Text)],
-    ),
 ];
 
 impl Route {

@@ -66,6 +66,61 @@ fn who_says_nothing_is_let_go() {
     assert!(begun.elapsed() < LET_GO);
 }
 
+/// A slowloris: more half-sent heads than the door has places, kept open and renewed. Who has the token is served all the
+/// time, and what was sent half makes nothing.
+#[test]
+fn half_sent_heads_do_not_close_the_door() {
+    const HALF_OPEN: usize = 1_100;
+    // The real waits: a head may take its time, so that only the limit can let these clients go.
+    let world = World::with(Waits::default());
+    let head = format!("POST /v1/thread HTTP/1.1\r\nHost: {}\r\nX-Slow: ", world.host());
+    let mut clients = std::collections::VecDeque::new();
+    let mut slowest = Duration::ZERO;
+    for number in 0..HALF_OPEN * 2 {
+        let mut client = world.connect();
+        // The door may have let it go by now.
+        drop(client.write_all(head.as_bytes()));
+        clients.push_back(client);
+        if clients.len() > HALF_OPEN {
+            clients.pop_front();
+        }
+        if number % 100 == 99 {
+            let begun = Instant::now();
+            let answer = world.send(&Request::good(&world).bytes());
+            slowest = slowest.max(begun.elapsed());
+            assert!(matches!(status(&answer), Some(200..300)), "{}", String::from_utf8_lossy(&answer));
+        }
+    }
+    assert!(slowest < Duration::from_secs(1), "an authorised request took {slowest:?}");
+    let requests = HALF_OPEN * 2 / 100;
+    assert_eq!(world.sessions(), requests, "a request with the token makes a session, half a head does not");
+}
+
+/// One that has shown the token keeps its connection, whoever comes after it.
+#[test]
+fn a_client_with_the_token_is_not_closed_for_others() {
+    let world = World::with(Waits::default());
+    let mut known = world.connect();
+    let request = Request::good(&world).bytes();
+    let request = String::from_utf8(request).unwrap().replace("Connection: close\r\n", "");
+    let ask = |known: &mut TcpStream| {
+        known.write_all(request.as_bytes()).unwrap();
+        let mut answer = Vec::new();
+        // An answer is one JSON object.
+        while !answer.ends_with(b"}") {
+            let mut piece = [0; 4096];
+            let got = known.read(&mut piece).unwrap();
+            assert!(got > 0, "closed after {}", String::from_utf8_lossy(&answer));
+            answer.extend_from_slice(&piece[..got]);
+        }
+        assert!(matches!(status(&answer), Some(200..300)), "{}", String::from_utf8_lossy(&answer));
+    };
+    ask(&mut known);
+    let others: Vec<TcpStream> = (0..600).map(|_| world.connect()).collect();
+    ask(&mut known);
+    drop(others);
+}
+
 /// A body that was promised and never comes makes nothing, even if the client says that it is done.
 #[test]
 fn a_request_that_breaks_off_makes_nothing() {

@@ -41,7 +41,8 @@ pub(super) struct ResultText<'a> {
 impl Display for ResultText<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Answer { summary, content, is_error, notes, .. } = self.answer;
-        if self.says_error && *is_error && !says_error(summary) {
+        let begin = if summary.is_empty() { content.unwrap_or_default() } else { summary };
+        if self.says_error && *is_error && !says_error(begin.trim_start()) {
             f.write_str("Error: ")?;
         }
         f.write_str(summary)?;

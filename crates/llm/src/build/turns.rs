@@ -11,6 +11,7 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 
 use minke_model::Prompt;
+use minke_record::limits::SUMMARY_BYTES;
 use minke_record::{Content, ImageBlob, Item, Role, Text};
 
 use super::json::Arguments;
@@ -24,6 +25,9 @@ use crate::settings::Settings;
 const NOTHING_SAID: &str = "(empty message)";
 /// What stands before a history that begins with the assistant, as one does that was cut: providers want a user first.
 const BEGAN_EARLIER: &str = "(The conversation began earlier.)";
+
+/// A cut summary may be shorter than its limit by a part of one character and the white space before it.
+const CUT_BYTES: usize = 8;
 
 /// In what schemes differ when items are grouped.
 pub(super) struct Manner {
@@ -103,6 +107,7 @@ pub(super) struct Call<'a> {
 pub(super) struct Answer<'a> {
     pub(super) id: Cow<'a, str>,
     pub(super) name: Cow<'a, str>,
+    /// Empty if the content begins with it.
     pub(super) summary: &'a str,
     pub(super) content: Option<&'a str>,
     pub(super) is_error: bool,
@@ -219,6 +224,7 @@ impl<'a> Grouping<'a> {
                 let open = self.waiting(&call_id.0)?;
                 let (id, name) = (open.id.clone(), open.name.clone());
                 let is_error = *is_error;
+                let summary = if content.is_some_and(|text| repeats(summary, text)) { "" } else { summary };
                 open.answer = Some(Answer { id, name, summary, content, is_error, pictures, notes });
             }
             Item::Unknown => {}
@@ -368,6 +374,17 @@ impl<'a> Grouping<'a> {
             _ => Err(refuse("the history is empty: there is nothing to ask the model".to_owned())),
         }
     }
+}
+
+/// Whether a summary only repeats the first line of the content, whole or cut. Such a summary stays when the content
+/// is pruned, and beside the content it would tell the model the same line twice.
+fn repeats(summary: &str, content: &str) -> bool {
+    let Some(first) = content.lines().map(str::trim).find(|line| !line.is_empty()) else { return false };
+    let summary = summary.trim();
+    let shortened = summary.strip_suffix('…');
+    let was_cut = shortened.is_some() || summary.len() + CUT_BYTES > SUMMARY_BYTES;
+    let begun = shortened.unwrap_or(summary).trim_end();
+    first == summary || was_cut && !begun.is_empty() && first.starts_with(begun)
 }
 
 fn told(answer: &Answer<'_>) -> String {

@@ -251,6 +251,24 @@ pub(crate) fn add_bounded(text: &mut String, piece: &str) {
     text.push_str(piece.split_at(end).0);
 }
 
+/// How much of a provider's words about a refusal is kept.
+const DETAIL_CHARS: usize = 500;
+
+/// Why the provider refused or filtered a reply, on one line: the words that it gave, most telling first.
+pub(crate) fn stop_detail<'a>(words: impl IntoIterator<Item = Option<&'a str>>) -> Option<ModelEvent> {
+    let words = words.into_iter().flatten().map(str::trim).filter(|word| !word.is_empty());
+    let mut kept: Vec<&str> = Vec::new();
+    for word in words {
+        if !kept.contains(&word) {
+            kept.push(word);
+        }
+    }
+    let line = kept.join(" – ");
+    let text: String =
+        line.chars().map(|c| if c.is_control() { ' ' } else { c }).take(DETAIL_CHARS).collect();
+    (!text.is_empty()).then_some(ModelEvent::StopDetail { text })
+}
+
 /// A reason to stop that is none of those that we know: the provider's word, bounded.
 pub(crate) fn other_stop(word: &str) -> StopReason {
     StopReason::from(word.chars().take(WORD_CHARS).collect::<String>().as_str())

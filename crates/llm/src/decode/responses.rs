@@ -15,7 +15,7 @@ use serde_json::value::RawValue;
 use super::loose::{Count, Object};
 use super::output::{Output, Part, Place};
 use super::wire::odd;
-use super::{BLOCKS, Decode, Frame, cut, other_stop, parse, parse_body, too_many};
+use super::{BLOCKS, Decode, Frame, cut, other_stop, parse, parse_body, stop_detail, too_many};
 use crate::classify;
 use crate::problem::{Problem, Reason};
 use crate::settings::Scheme;
@@ -99,10 +99,14 @@ impl ResponsesDecode {
         };
         let whole = stop.is_none();
         self.output.settle(response.output.as_deref().unwrap_or_default(), whole, out);
+        let reason = response.incomplete_details.as_ref().and_then(|details| details.reason.as_deref());
         let stop =
             stop.unwrap_or(if self.output.calls() { StopReason::ToolUse } else { StopReason::EndTurn });
         if let Some(usage) = &response.usage.0 {
             out.push(ModelEvent::Usage(usage.tokens()));
+        }
+        if stop.is_refusal() {
+            out.extend(stop_detail([reason]));
         }
         out.push(ModelEvent::Done { stop });
         Ok(())
@@ -411,6 +415,8 @@ mod tests {
         let filtered =
             r#"{"type":"response.incomplete","response":{"incomplete_details":{"reason":"content_filter"}}}"#;
         assert_eq!(told(&[filtered]).stop(), Some(&StopReason::ContentFilter));
+        let detail = ModelEvent::StopDetail { text: "content_filter".to_owned() };
+        assert!(told(&[filtered]).events.contains(&detail));
     }
 
     #[test]

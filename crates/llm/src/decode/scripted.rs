@@ -36,6 +36,9 @@ pub(crate) struct Line {
     pub(crate) unknown: Option<Unknown>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) usage: Option<TokenUsage>,
+    /// Why the reply was refused or filtered.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) stop_detail: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) stop: Option<String>,
     /// The block has no end.
@@ -125,6 +128,7 @@ impl Decode for ScriptedDecode {
                 out.push(ModelEvent::Unknown { kind, text })
             }
             Line { usage: Some(usage), .. } => out.push(ModelEvent::Usage(usage)),
+            Line { stop_detail: Some(text), .. } => out.push(ModelEvent::StopDetail { text }),
             Line { stop: Some(stop), .. } => {
                 self.blocks.close_all(out);
                 out.push(ModelEvent::Done { stop: StopReason::from(stop.as_str()) });

@@ -139,6 +139,7 @@ pub(super) fn error(status: u16, failure: &Failure) -> Value {
     };
     let message = match failure.kind {
         FailureKind::TooLong => format!("prompt is too long: {}", failure.message),
+        FailureKind::Refused => format!("the request was flagged: {}", failure.message),
         FailureKind::Cut | FailureKind::Transient | FailureKind::Permanent => failure.message.clone(),
     };
     json!({ "type": "error", "error": { "type": kind, "message": message } })

@@ -87,6 +87,7 @@ fn read_assistant(
 pub(super) fn error(status: u16, failure: &Failure) -> Value {
     let (kind, code) = match (failure.kind, status) {
         (FailureKind::TooLong, _) => ("invalid_request_error", Some("context_length_exceeded")),
+        (FailureKind::Refused, _) => ("invalid_request_error", Some("content_policy_violation")),
         (_, 401) => ("invalid_request_error", Some("invalid_api_key")),
         (_, 403) => ("invalid_request_error", Some("unsupported_country_region_territory")),
         (_, 404) => ("invalid_request_error", Some("model_not_found")),

@@ -316,7 +316,7 @@ fn status_of(scheme: Scheme, failure: &Failure) -> u16 {
     failure.status.unwrap_or(match (failure.kind, scheme) {
         (FailureKind::Transient | FailureKind::Cut, Scheme::Anthropic) => 529,
         (FailureKind::Transient | FailureKind::Cut, _) => 503,
-        (FailureKind::Permanent | FailureKind::TooLong, _) => 400,
+        (FailureKind::Permanent | FailureKind::TooLong | FailureKind::Refused, _) => 400,
     })
 }
 

@@ -175,6 +175,7 @@ pub(super) fn error(status: u16, failure: &Failure) -> Value {
         FailureKind::TooLong => {
             format!("The input token count exceeds the maximum number of tokens allowed. {}", failure.message)
         }
+        FailureKind::Refused => format!("The request was flagged: {}", failure.message),
         FailureKind::Cut | FailureKind::Transient | FailureKind::Permanent => failure.message.clone(),
     };
     let mut error = json!({ "code": status, "message": message, "status": word });

@@ -31,7 +31,7 @@ impl From<FailureKind> for Outcome {
     fn from(kind: FailureKind) -> Outcome {
         match kind {
             FailureKind::Cut => Outcome::Cut,
-            FailureKind::Transient | FailureKind::Permanent | FailureKind::TooLong => {
+            FailureKind::Transient | FailureKind::Permanent | FailureKind::TooLong | FailureKind::Refused => {
                 Outcome::Failed { retryable: kind.retryable() }
             }
         }

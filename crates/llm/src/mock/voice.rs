@@ -39,6 +39,7 @@ pub(super) trait Tell: Send {
             // The usage is known from the beginning (`Voice`), the rest is not for the wire.
             ModelEvent::Usage(_)
             | ModelEvent::Unknown { .. }
+            | ModelEvent::StopDetail { .. }
             | ModelEvent::Tape(_)
             | ModelEvent::Recorded { .. } => {}
         }

@@ -137,6 +137,7 @@ enum Sort {
     Transient,
     Permanent,
     TooLong,
+    Refused,
 }
 
 fn once() -> u32 {
@@ -149,6 +150,7 @@ impl ScriptedError {
             (Some(Sort::Transient), _) => FailureKind::Transient,
             (Some(Sort::Permanent), _) => FailureKind::Permanent,
             (Some(Sort::TooLong), _) => FailureKind::TooLong,
+            (Some(Sort::Refused), _) => FailureKind::Refused,
             (None, Some(408 | 409 | 425 | 429 | 500 | 502 | 503 | 504 | 529) | None) => {
                 FailureKind::Transient
             }

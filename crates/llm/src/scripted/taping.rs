@@ -90,6 +90,10 @@ impl Lines {
                 let unknown = Some(Unknown { kind: kind.clone(), text: text.clone() });
                 Line { unknown, ..Line::default() }.write(&mut self.bytes);
             }
+            ModelEvent::StopDetail { text } => {
+                self.flush();
+                Line { stop_detail: Some(text.clone()), ..Line::default() }.write(&mut self.bytes);
+            }
             ModelEvent::Tape(_) | ModelEvent::Recorded { .. } => {}
         }
     }

@@ -49,6 +49,7 @@ pub(crate) struct Reply {
     pub(crate) unknown: Vec<(String, String)>,
     pub(crate) usage: Option<TokenUsage>,
     pub(crate) stop: Option<StopReason>,
+    pub(crate) detail: Option<String>,
 }
 
 /// Gathers a reply and checks the contract on the way: starts numbered from 0, pieces and stops only of what is open,
@@ -113,6 +114,7 @@ fn take(reply: &mut Reply, event: &ModelEvent) -> Result<(), &'static str> {
         ModelEvent::Unknown { kind, text } => reply.unknown.push((kind.clone(), text.clone())),
         ModelEvent::Usage(usage) => reply.usage = Some(usage.clone()),
         ModelEvent::Done { stop } => reply.stop = Some(stop.clone()),
+        ModelEvent::StopDetail { text } => reply.detail = Some(text.clone()),
         ModelEvent::Tape(_) | ModelEvent::Recorded { .. } => return Err("no business of a decoder"),
     }
     Ok(())

@@ -102,7 +102,8 @@ pub(super) const PROBES: &[Probe] = &[
         tried(sys!(SYS_prlimit64, g.number("victim"), libc::RLIMIT_NOFILE, limit.as_ptr(), 0))
     }),
     probe("renice-outside", "setpriority", Wall::PidNamespace, |g| {
-        tried(sys!(SYS_setpriority, libc::PRIO_PROCESS, g.number("victim"), 1))
+        // 19: raising it is allowed at any nice level at which the tests run, lowering it is not.
+        tried(sys!(SYS_setpriority, libc::PRIO_PROCESS, g.number("victim"), 19))
     }),
     probe("ioprio-outside", "ioprio_set", Wall::PidNamespace, |g| {
         const PROCESS: i32 = 1;

@@ -13,11 +13,11 @@ use serde_json::{Value, json};
 
 use super::blocks::Blocks;
 use super::wire::{CallIds, odd, readable, text_field};
-use super::{BLOCKS, Decode, Frame, add_bounded, cut, parse, parse_body, too_many};
+use super::{BLOCKS, Decode, Frame, add_bounded, cut, parse, parse_body, stop_detail, too_many};
 use crate::classify;
 use crate::problem::Problem;
 use crate::settings::Scheme;
-use wire::{Content, Delta, Event, KNOWN, Message, Usage, given_input, stop_reason};
+use wire::{Content, Delta, Event, KNOWN, Message, StopDetails, Usage, given_input, stop_reason};
 
 /// Ends the arguments of a call that was open when the message began anew: they must not look whole.
 const CUT_OFF: &str = " [cut off: the provider began its message anew]";
@@ -38,6 +38,8 @@ pub(crate) struct AnthropicDecode {
     ids: CallIds,
     usage: Usage,
     stop: Option<StopReason>,
+    /// Why the model refused, where the provider says it.
+    details: Option<Box<StopDetails>>,
     unknown: u64,
 }
 
@@ -66,6 +68,7 @@ impl AnthropicDecode {
             ids: CallIds::default(),
             usage: Usage::default(),
             stop: None,
+            details: None,
             unknown: 0,
         }
     }
@@ -242,6 +245,9 @@ impl AnthropicDecode {
             self.end_bare(finished, out);
         }
         out.push(ModelEvent::Usage(self.usage.tokens()));
+        if let Some(details) = self.details.take().filter(|_| stop.is_refusal()) {
+            out.extend(stop_detail([details.category.as_str(), details.explanation.as_str()]));
+        }
         out.push(ModelEvent::Done { stop });
         Ok(())
     }
@@ -282,7 +288,11 @@ impl Decode for AnthropicDecode {
             }
             "message_delta" => {
                 self.count_usage(event.usage.0);
-                let reason = event.delta.and_then(|delta| delta.stop_reason);
+                let (reason, details) = match event.delta {
+                    Some(delta) => (delta.stop_reason, delta.stop_details.0),
+                    None => (None, None),
+                };
+                self.details = details.or(self.details.take());
                 self.stop = reason.as_deref().map(stop_reason).or(self.stop.take());
             }
             "message_stop" => self.message_ended(out)?,
@@ -303,6 +313,7 @@ impl Decode for AnthropicDecode {
         };
         self.count_usage(message.usage.0);
         self.stop = message.stop_reason.as_deref().map(stop_reason);
+        self.details = message.stop_details.0;
         for (index, block) in (0..).zip(&blocks) {
             self.end_bare(true, out);
             self.block_began(Some(index), block, out);

@@ -108,6 +108,27 @@ fn reasons_to_stop() {
 }
 
 #[test]
+fn a_refusal_says_what_the_provider_said() {
+    let details = |stop: &str, details: &str| {
+        let event = format!(
+            r#"{{"type":"message_delta","delta":{{"stop_reason":"{stop}","stop_details":{details}}}}}"#
+        );
+        let told = told(&[&event, STOP]);
+        told.events.into_iter().find_map(|event| match event {
+            ModelEvent::StopDetail { text } => Some(text),
+            _ => None,
+        })
+    };
+    let both = r#"{"type":"refusal","category":"cyber","explanation":"no exploits"}"#;
+    assert_eq!(details("refusal", both).as_deref(), Some("cyber – no exploits"));
+    assert_eq!(details("refusal", r#"{"category":null,"explanation":"no"}"#).as_deref(), Some("no"));
+    for odd in ["null", "7", r#""text""#, "{}", r#"{"category":{"a":1}}"#] {
+        assert_eq!(details("refusal", odd), None, "{odd}");
+    }
+    assert_eq!(details("end_turn", both), None);
+}
+
+#[test]
 fn unknown_blocks_are_named_with_their_text() {
     let block_start = block(0, r#"{"type":"compaction","content":null}"#);
     let delta = piece(0, r#"{"type":"compaction_delta","content":"what was said"}"#);

@@ -39,6 +39,16 @@ pub(super) struct Delta<'a> {
     pub(super) partial_json: Option<String>,
     pub(super) content: Option<Value>,
     pub(super) stop_reason: Option<String>,
+    #[serde(default)]
+    pub(super) stop_details: Object<StopDetails>,
+}
+
+/// Why the model refused, where the provider says it.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct StopDetails {
+    pub(super) category: Value,
+    pub(super) explanation: Value,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -59,6 +69,7 @@ pub(super) struct Message {
     pub(super) id: Option<String>,
     pub(super) content: Option<Content>,
     pub(super) stop_reason: Option<String>,
+    pub(super) stop_details: Object<StopDetails>,
     pub(super) usage: Object<Usage>,
 }
 

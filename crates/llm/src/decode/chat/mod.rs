@@ -17,7 +17,7 @@ use serde_json::Value;
 
 use super::blocks::Blocks;
 use super::loose::Loose;
-use super::{Decode, Frame, add_bounded, cut, parse, parse_body};
+use super::{Decode, Frame, add_bounded, cut, parse, parse_body, stop_detail};
 use crate::classify;
 use crate::problem::{Problem, Reason};
 use crate::settings::Scheme;
@@ -44,6 +44,8 @@ pub(crate) struct ChatDecode {
     details: Details,
     usage: Option<TokenUsage>,
     finish: Option<String>,
+    /// The categories for which a filter stopped the reply, where the provider names them.
+    filtered: Option<String>,
     /// Kinds of output that we do not know and have told of.
     told: Vec<&'static str>,
     unknown: u64,
@@ -57,6 +59,7 @@ impl ChatDecode {
             details: Details::default(),
             usage: None,
             finish: None,
+            filtered: None,
             told: Vec::new(),
             unknown: 0,
         }
@@ -79,6 +82,9 @@ impl ChatDecode {
             }
             if let Some(finish) = choice.finish_reason.text() {
                 self.finish = Some(finish.to_owned());
+            }
+            if let Some(results) = &choice.content_filter_results {
+                self.filtered = wire::filtered(results).or(self.filtered.take());
             }
             if let Some(error) = wire::meant(choice.error) {
                 return Err(self.failed(&error, out));
@@ -248,6 +254,7 @@ impl ChatDecode {
         if self.calls.iter().any(|call| call.name.is_empty()) {
             return Err(Problem::new(Reason::Malformed, "the reply has a tool call without a name"));
         }
+        let said = self.finish.clone();
         let stop = match self.finish.take() {
             Some(finish) => self.stop_reason(&finish)?,
             None if self
@@ -273,6 +280,9 @@ impl ChatDecode {
             end.encrypted = self.details.take();
         }
         self.blocks.close_all(out);
+        if stop.is_refusal() {
+            out.extend(stop_detail([said.as_deref(), self.filtered.as_deref()]));
+        }
         out.push(ModelEvent::Done { stop });
         Ok(())
     }

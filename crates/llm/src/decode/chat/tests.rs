@@ -14,6 +14,7 @@ struct Reply {
     unknown: Vec<String>,
     usage: Option<TokenUsage>,
     stop: Option<StopReason>,
+    detail: Option<String>,
     problem: Option<Problem>,
     counted: u64,
 }
@@ -60,6 +61,7 @@ fn read(bytes: &str) -> Reply {
             ModelEvent::Unknown { kind, .. } => reply.unknown.push(kind),
             ModelEvent::Usage(usage) => reply.usage = Some(usage),
             ModelEvent::Done { stop } => reply.stop = Some(stop),
+            ModelEvent::StopDetail { text } => reply.detail = Some(text),
             ModelEvent::Tape(_) | ModelEvent::Recorded { .. } => panic!("not a decoder's"),
         }
     }
@@ -311,6 +313,17 @@ fn finish_reasons_are_told_apart() {
     {
         assert_eq!(stream(&[r#"{"content":"a"}"#], finish).reason(), Some(reason), "{finish}");
     }
+}
+
+#[test]
+fn a_filtered_reply_says_what_the_provider_said() {
+    let filtered = r#"{"choices":[{"delta":{},"finish_reason":"content_filter","content_filter_results":{"hate":{"filtered":false},"violence":{"filtered":true,"severity":"high"},"jailbreak":{"filtered":true}}}]}"#;
+    let reply = read(&events(&[filtered, "[DONE]"]));
+    assert_eq!(reply.stop, Some(StopReason::ContentFilter));
+    assert_eq!(reply.detail.as_deref(), Some("content_filter – violence, jailbreak"));
+    let plain = stream(&[r#"{"content":"a"}"#], "content_filter: RECITATION");
+    assert_eq!(plain.detail.as_deref(), Some("content_filter: RECITATION"));
+    assert_eq!(stream(&[r#"{"content":"a"}"#], "stop").detail, None);
 }
 
 #[test]

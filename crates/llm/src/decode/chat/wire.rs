@@ -41,6 +41,8 @@ pub(super) struct Choice<'a> {
     pub(super) message: Option<Box<Delta<'a>>>,
     #[serde(borrow)]
     pub(super) finish_reason: Loose<'a>,
+    /// Azure: what its filter found, by category.
+    pub(super) content_filter_results: Option<Box<Value>>,
     pub(super) error: Option<Box<Value>>,
 }
 
@@ -96,6 +98,15 @@ pub(super) fn meant(error: Option<Box<Value>>) -> Option<Box<Value>> {
         Value::Object(fields) => !fields.is_empty(),
         Value::Bool(true) | Value::Number(_) | Value::Array(_) => true,
     })
+}
+
+/// The categories that a filter acted on: `{"hate": {"filtered": true, …}, …}`.
+pub(super) fn filtered(results: &Value) -> Option<String> {
+    let acted = |result: &Value| result.get("filtered").and_then(Value::as_bool) == Some(true);
+    let names =
+        results.as_object()?.iter().filter(|(_, result)| acted(result)).map(|(name, _)| name.as_str());
+    let names: Vec<&str> = names.collect();
+    (!names.is_empty()).then(|| names.join(", "))
 }
 
 /// Whether a field holds a text that is not empty.

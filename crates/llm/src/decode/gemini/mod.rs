@@ -16,7 +16,7 @@ use serde_json::Value;
 
 use super::blocks::Blocks;
 use super::loose::Loose;
-use super::{Decode, Frame, cut, parse, parse_body};
+use super::{Decode, Frame, cut, parse, parse_body, stop_detail};
 use crate::classify;
 use crate::problem::{Problem, Reason};
 use crate::settings::Scheme;
@@ -47,6 +47,8 @@ pub(crate) struct GeminiDecode {
     partial: Option<Partial>,
     usage: Option<TokenUsage>,
     finish: Option<String>,
+    /// What the provider says about a finish reason, or about a blocked prompt.
+    said_why: Option<String>,
     unknown: u64,
 }
 
@@ -58,6 +60,7 @@ impl GeminiDecode {
             partial: None,
             usage: None,
             finish: None,
+            said_why: None,
             unknown: 0,
         }
     }
@@ -74,9 +77,13 @@ impl GeminiDecode {
         if let Some(error) = chunk.error {
             return Err(self.failed(&error, out));
         }
-        let blocked = chunk.prompt_feedback.is_some_and(|feedback| feedback.block_reason.text().is_some());
-        if blocked {
+        if let Some(feedback) = chunk.prompt_feedback
+            && let Some(reason) = feedback.block_reason.text()
+        {
             self.finish = Some("SAFETY".to_owned());
+            let message =
+                feedback.block_reason_message.text().map(|text| format!(": {text}")).unwrap_or_default();
+            self.said_why = Some(format!("the prompt was blocked, {reason}{message}"));
         }
         // Only one reply is asked for; what a server gives beside it is not ours.
         let ours = |candidate: &Candidate<'_>| candidate.index.0.unwrap_or(0) == 0;
@@ -89,6 +96,9 @@ impl GeminiDecode {
                 candidate.finish_reason.text().filter(|text| *text != "FINISH_REASON_UNSPECIFIED")
             {
                 self.finish = Some(finish.to_owned());
+                let message =
+                    candidate.finish_message.text().map(|text| format!(": {text}")).unwrap_or_default();
+                self.said_why.get_or_insert_with(|| format!("{finish}{message}"));
             }
         }
         Ok(())
@@ -272,7 +282,11 @@ impl Decode for GeminiDecode {
         self.end_call(finish == "STOP", out);
         self.blocks.close_all(out);
         let called = !self.ids.is_empty();
-        out.push(ModelEvent::Done { stop: stop_reason(&finish, called) });
+        let stop = stop_reason(&finish, called);
+        if stop.is_refusal() {
+            out.extend(stop_detail([self.said_why.as_deref()]));
+        }
+        out.push(ModelEvent::Done { stop });
         Ok(())
     }
 

@@ -19,6 +19,7 @@ struct Reply {
     unknown: Vec<(String, String)>,
     usage: Option<(u64, u64, u64)>,
     stop: Option<StopReason>,
+    detail: Option<String>,
     problem: Option<Problem>,
     counted: u64,
 }
@@ -54,6 +55,7 @@ fn read(bytes: &str) -> Reply {
             ModelEvent::Unknown { kind, text } => reply.unknown.push((kind, text)),
             ModelEvent::Usage(usage) => reply.usage = Some((usage.input, usage.output, usage.cache_read)),
             ModelEvent::Done { stop } => reply.stop = Some(stop),
+            ModelEvent::StopDetail { text } => reply.detail = Some(text),
             ModelEvent::Tape(_) | ModelEvent::Recorded { .. } => panic!("not a decoder's"),
         }
     }
@@ -199,6 +201,20 @@ fn finish_reasons_are_told_apart() {
         "data: {\"promptFeedback\":{\"blockReason\":\"OTHER\"},\"usageMetadata\":{\"promptTokenCount\":4}}\n\n",
     );
     assert_eq!((blocked.stop, blocked.lines.len()), (Some(StopReason::ContentFilter), 0));
+    assert_eq!(blocked.detail.as_deref(), Some("the prompt was blocked, OTHER"));
+}
+
+#[test]
+fn a_filtered_reply_says_what_the_provider_said() {
+    let message = r#"{"candidates":[{"finishReason":"PROHIBITED_CONTENT","finishMessage":"not\nthis"}]}"#;
+    let reply = read(&format!("data: {message}\n\n"));
+    assert_eq!(reply.stop, Some(StopReason::ContentFilter));
+    assert_eq!(reply.detail.as_deref(), Some("PROHIBITED_CONTENT: not this"));
+    let prompt = r#"{"promptFeedback":{"blockReason":"BLOCKLIST","blockReasonMessage":"a word"}}"#;
+    let reply = read(&format!("data: {prompt}\n\n"));
+    assert_eq!(reply.detail.as_deref(), Some("the prompt was blocked, BLOCKLIST: a word"));
+    let fine = stream(&[r#"{"text":"a"}"#], "STOP");
+    assert_eq!((fine.stop, fine.detail), (Some(StopReason::EndTurn), None));
 }
 
 #[test]

@@ -31,6 +31,8 @@ pub(super) struct Chunk<'a> {
 pub(super) struct Feedback<'a> {
     #[serde(borrow)]
     pub(super) block_reason: Loose<'a>,
+    #[serde(borrow)]
+    pub(super) block_reason_message: Loose<'a>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -41,6 +43,8 @@ pub(super) struct Candidate<'a> {
     pub(super) content: Option<Content<'a>>,
     #[serde(borrow)]
     pub(super) finish_reason: Loose<'a>,
+    #[serde(borrow)]
+    pub(super) finish_message: Loose<'a>,
 }
 
 #[derive(Debug, Default, Deserialize)]

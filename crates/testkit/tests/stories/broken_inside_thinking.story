@@ -1,0 +1,11 @@
+# Begun thinking is dropped, and the model is asked anew; nothing is put into its mouth.
+user > tell me
+model > begin think: the user wants
+model > cut
+alert < continued
+log … llm_end(broken) alert(worker) llm_call
+context: user tell me
+model > think: the user wants a story
+model > Once upon a time.
+context: user tell me / thinking the user wants a story / assistant Once upon a time.
+pod is idle

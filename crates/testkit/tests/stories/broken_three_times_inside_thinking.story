@@ -1,0 +1,12 @@
+# Three breaks in one turn are made good, of whatever kind they are.
+user > tell me
+model > begin think: one
+model > cut
+model > begin Note {"line":"tw
+model > cut
+model > begin think: three
+model > fails busy overloaded
+model > At last.
+log … llm_end(broken) llm_call llm_end(broken) llm_call llm_end(broken) llm_call assistant_item(text) llm_end(done)
+context: user tell me / assistant At last.
+pod is idle

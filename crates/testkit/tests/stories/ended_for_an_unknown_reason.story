@@ -1,0 +1,5 @@
+# A reason to stop that Minke does not know, and nothing else, is no answer.
+user > tell me
+model > stop malformed_function_call
+log … llm_end(done) turn_end(error) run_errored(provider_error)
+pod is idle

@@ -1,0 +1,6 @@
+# A reply of which the provider's filter let nothing through.
+with fallback 1
+user > tell me how
+model > stop content_filter
+log … llm_end(done) turn_end(error) run_errored(refused)
+pod is idle

@@ -1,0 +1,10 @@
+# A refusal is an outcome with its own code, never the silent success of a run.
+user > tell me how
+model > I will not
+model > stop refusal
+log … assistant_item(text) llm_end(done) turn_end(error) run_errored(refused)
+pod is idle
+user > something else
+model > Gladly.
+log … run_completed(finished)
+pod is idle

@@ -1,0 +1,91 @@
+//! `cargo xtask long [NAME…]`: the suites that take too long for every change, one after the other.
+//!
+//! Here: the table of them: a name, what it is, the test it is a larger count of, and the variables that ask for the count.
+//! Elsewhere: the short versions, which every run of the tests contains.
+
+use crate::run::{cargo, must};
+
+/// One long suite: the same tests as ever, with a larger count.
+struct Suite {
+    name: &'static str,
+    what: &'static str,
+    /// What `cargo` is told.
+    args: &'static [&'static str],
+    counts: &'static [(&'static str, &'static str)],
+}
+
+const LONG: (&str, &str) = ("MINKE_LONG", "1");
+
+/// A new long suite is a row here.
+const SUITES: &[Suite] = &[
+    Suite {
+        name: "power",
+        what: "1,000 power cuts of the real program on loop-mounted images, and a control without fsync; needs root",
+        args: &["test", "--release", "-p", "minke-cli", "--test", "power", "--", "--nocapture"],
+        counts: &[("MINKE_POWER_CUTS", "1000")],
+    },
+    Suite {
+        name: "full",
+        what: "a home on disks of 200 kB to 6 MiB that fill up",
+        args: &["test", "--release", "-p", "minke-cli", "--test", "cli", "full::", "--", "--nocapture"],
+        counts: &[LONG],
+    },
+    Suite {
+        name: "sim",
+        what: "the simulator of pods and clients",
+        args: &["test", "--release", "-p", "minke-testkit", "--test", "sim", "--", "--nocapture"],
+        counts: &[("MINKE_SIM_LONG", "1")],
+    },
+    Suite {
+        name: "tree",
+        what: "the simulated tree",
+        args: &["test", "-p", "minke-testkit", "--test", "tree", "--", "--nocapture"],
+        counts: &[LONG],
+    },
+    Suite {
+        name: "mutate",
+        what: "a million mutations of a log, every byte of a 2 MiB log flipped",
+        args: &["test", "--release", "-p", "minke-session", "--test", "log", "damage", "--", "--nocapture"],
+        counts: &[("MINKE_MUTATIONS", "1000000"), ("MINKE_FLIP_BYTES", "2097152")],
+    },
+    Suite {
+        name: "faults",
+        what: "a fault at every file operation of the real program",
+        args: &["test", "--release", "-p", "minke-cli", "--test", "faults", "--", "--nocapture"],
+        counts: &[("MINKE_FAULTS_LONG", "1")],
+    },
+    Suite {
+        name: "chaos",
+        what: "fifty real pods under `kill -9`",
+        args: &["test", "--release", "-p", "minke-cli", "--test", "chaos", "--", "--nocapture"],
+        counts: &[LONG],
+    },
+    Suite {
+        name: "store",
+        what: "two hosts on one PostgreSQL, a thousand jobs",
+        args: &["test", "--release", "-p", "minke-cli", "--test", "store", "--", "--nocapture"],
+        counts: &[LONG],
+    },
+];
+
+/// Runs the suites that are named, or all of them; `--list` names them.
+pub(crate) fn long(names: &[String]) -> Result<(), String> {
+    if names.iter().any(|name| name == "--list") {
+        SUITES.iter().for_each(|suite| println!("{:<8} {}", suite.name, suite.what));
+        return Ok(());
+    }
+    if let Some(unknown) = names.iter().find(|name| !SUITES.iter().any(|suite| suite.name == **name)) {
+        return Err(format!("there is no long suite `{unknown}`; `cargo xtask long --list` names them"));
+    }
+    let chosen =
+        SUITES.iter().filter(|suite| names.is_empty() || names.iter().any(|name| name == suite.name));
+    let mut failed = Vec::new();
+    for suite in chosen {
+        println!("long: {}: {}", suite.name, suite.what);
+        let mut command = cargo(suite.args);
+        if let Err(why) = must(command.envs(suite.counts.iter().copied())) {
+            failed.push(format!("{}: {why}", suite.name));
+        }
+    }
+    if failed.is_empty() { Ok(()) } else { Err(failed.join("\n")) }
+}
