@@ -174,6 +174,9 @@ async fn connection(door: &Door, router: Router, stream: TcpStream, mut stop: wa
         .max_buf_size(HEAD_BYTES)
         .max_headers(HEAD_LINES)
         .auto_date_header(false)
+        // A client that has sent a whole request may close its end at once: the request is still read and carried out.
+        // Whether somebody still reads a stream of events shows at the next write, at the latest with a keep-alive.
+        .half_close(true)
         .serve_connection(io, TowerToHyperService::new(router))
         .with_upgrades();
     let mut served = std::pin::pin!(served);
