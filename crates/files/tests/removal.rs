@@ -63,7 +63,7 @@ fn closed_directories_are_removed() {
         fs::write(dir.join(inner).join("f"), "x").unwrap();
     }
     for inner in ["a/b/c", "a/b", "a/x", "a", "e", ""] {
-        fs::set_permissions(dir.join(inner), fs::Permissions::from_mode(0)).unwrap();
+        fs::set_permissions(dir.join(inner), fs::Permissions::from_mode(0o000)).unwrap();
     }
     timed(&dir);
 }
