@@ -16,6 +16,7 @@ mod leases;
 mod passing;
 mod space;
 mod support;
+mod unmade;
 mod verdict;
 mod world;
 mod writing;
