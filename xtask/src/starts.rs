@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 /// What a file of the product may hand to `Command::new`: a program that the lookup gave, a fixed absolute path, or this
 /// program's own file.
-const REVIEWED: [(&str, &str); 10] = [
+const REVIEWED: [(&str, &str); 11] = [
     ("crates/cli/src/store.rs", "program"),
     ("crates/cli/src/top/mod.rs", "std::env::current_exe()?"),
     ("crates/cli/src/tour/outside.rs", "binary"),
@@ -18,14 +18,21 @@ const REVIEWED: [(&str, &str); 10] = [
     ("crates/exec/src/fence/spare.rs", "helper.path()"),
     ("crates/exec/src/git.rs", "&self.program"),
     ("crates/host/src/instance.rs", "executable"),
+    // Sets the umask of a program that its callers looked up.
+    ("crates/programs/src/lib.rs", "program"),
     // A module of tests.
     ("crates/registry/src/cuts.rs", "std::env::current_exe().unwrap()"),
     ("crates/tui/src/editor.rs", "found"),
 ];
 
-/// Files that may read `PATH`: the lookup, the environment of commands, and what a sandbox shows of it.
-const READERS: [&str; 3] =
-    ["crates/programs/src/lib.rs", "crates/exec/src/fence/places.rs", "crates/exec/src/fence/helper.rs"];
+/// Files that may read `PATH`: the lookup, the environment of commands, what a sandbox shows of it, and the scope of a broad
+/// root, which keeps its directories from being written.
+const READERS: [&str; 4] = [
+    "crates/programs/src/lib.rs",
+    "crates/cli/src/create.rs",
+    "crates/exec/src/fence/places.rs",
+    "crates/exec/src/fence/helper.rs",
+];
 
 /// How code reads or takes apart a `PATH`.
 const SEARCHES: [&str; 3] = ["split_paths(", "var_os(\"PATH\")", "var(\"PATH\")"];

@@ -1,7 +1,8 @@
 //! Sessions whose making was cut short, as they lie on the disk. Sessions in PostgreSQL are made in one transaction, so
 //! that store does not share this story.
 
-use crate::support::{id, make, real};
+use crate::support::{id, make};
+use crate::world::real;
 
 #[test]
 fn what_a_making_that_was_cut_short_left_is_swept_and_nothing_else() {
