@@ -1,6 +1,8 @@
 //! Sessions whose making was cut short, as they lie on the disk. Sessions in PostgreSQL are made in one transaction, so
 //! that store does not share this story.
 
+use minke_session::Store;
+
 use crate::support::{id, make};
 use crate::world::real;
 
