@@ -19,6 +19,6 @@ pub use minke_policy::Level;
 
 pub use entry::{Entry, Kind};
 pub use error::{FileError, FilesError};
-pub use files::{Files, FilesConfig, Located, Opened, OpenedDir, TmpAlias};
+pub use files::{Files, FilesConfig, LedTo, Located, Opened, OpenedDir, TmpAlias};
 pub use replace::{Expect, FILE_BYTES, Guard, Replaced, hash};
 pub use walls::Lent;
