@@ -24,8 +24,13 @@ const REVIEWED: [(&str, &str); 10] = [
 ];
 
 /// Files that may read `PATH`: the lookup, the environment of commands, and what a sandbox shows of it.
-const READERS: [&str; 3] =
-    ["crates/programs/src/lib.rs", "crates/exec/src/fence/places.rs", "crates/exec/src/fence/helper.rs"];
+const READERS: [&str; 4] = [
+    "crates/programs/src/lib.rs",
+    "crates/exec/src/fence/places.rs",
+    "crates/exec/src/fence/helper.rs",
+    // It hashes what a command may find there, and starts nothing.
+    "crates/driver/src/scripts.rs",
+];
 
 /// How code reads or takes apart a `PATH`.
 const SEARCHES: [&str; 3] = ["split_paths(", "var_os(\"PATH\")", "var(\"PATH\")"];

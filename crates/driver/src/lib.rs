@@ -34,6 +34,7 @@ mod recorder;
 mod referring;
 mod routes;
 mod rules;
+mod scripts;
 mod signals;
 mod stop;
 mod stream;

@@ -32,6 +32,7 @@ mod retry;
 mod rewind;
 mod rules;
 mod run;
+mod scripts;
 mod spawning;
 mod state;
 mod status;
