@@ -1,15 +1,19 @@
 //! `minke asks`, `minke answer`: questions that wait for a person, of live pods and of sessions that sleep.
 
+use std::collections::BTreeSet;
+
 use clap::Args;
 use minke_client::{Delivered, Delivery, Home, deliver};
 use minke_pod::Visit;
 use minke_protocol::Method;
 use minke_record::{Actor, AskId, Decision, OpenAsk, PodName, SessionId};
+use minke_registry::{Live, Runtime};
 use serde_json::{Value, json};
 
 use crate::around::{Surroundings, introduction};
 use crate::card::Card;
 use crate::failure::{Exit, Failure};
+use crate::family::tally;
 use crate::questions::{Questions, questions, unread};
 use crate::screen::Screen;
 use crate::spoken::without_secrets;
@@ -104,10 +108,15 @@ pub(crate) async fn deliver_answer(
     })
 }
 
-/// Every open question. Without an index every session is looked at; one that cannot be read is named.
+/// Every open question. Every session is looked at, but for those whose live pod asks nothing by a tally that still holds; one
+/// that cannot be read is named.
 fn find_asks(home: &Home, screen: &Screen) -> Result<Vec<Asked>, Failure> {
+    let look = Runtime::new(&home.paths).look()?;
+    let asks_nothing = |live: &&Live| tally(home, live).is_some_and(|tally| tally.asks == 0);
+    let silent: BTreeSet<SessionId> =
+        look.live.iter().filter(asks_nothing).map(|live| live.row.session).collect();
     let mut asks = Vec::new();
-    for session in home.store.list()? {
+    for session in home.store.list()?.into_iter().filter(|session| !silent.contains(session)) {
         let found = match home.store.reader(session).and_then(|reader| questions(&*reader)) {
             Ok(found) => found,
             Err(e) => {

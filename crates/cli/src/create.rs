@@ -5,6 +5,7 @@
 //! Invariant: a model that cannot be had, and a key that nobody knows, are refused before anything is made
 //! (`bad_input_is_refused_before_a_session_is_made`).
 
+use std::collections::BTreeSet;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
@@ -458,10 +459,10 @@ fn hidden(around: &Surroundings) -> Result<Vec<PathBuf>, Failure> {
 
 /// The name that was wished; else the declared one or the directory's, numbered if a live pod has it.
 fn pod_name(wish: Option<&str>, declared: Option<&str>, cwd: &Path, home: &Home) -> Result<PodName, Failure> {
-    let look = Runtime::new(&home.paths).look()?;
+    let runtime = Runtime::new(&home.paths);
     if let Some(wish) = wish {
         let name: PodName = wish.parse().map_err(Failure::usage)?;
-        if let Some(holder) = look.by_name(&name) {
+        if let Some(holder) = runtime.live_named(&name)? {
             return Err(Failure::new(Exit::TryLater, format!("the name `{name}` is taken"))
                 .why(format!(
                     "a live pod has it (session s_{}, process {})",
@@ -473,9 +474,14 @@ fn pod_name(wish: Option<&str>, declared: Option<&str>, cwd: &Path, home: &Home)
     }
     let directory = cwd.file_name().map(|name| name.to_string_lossy().into_owned());
     let base = PodName::from_any(&declared.map(str::to_owned).or(directory).unwrap_or_default());
+    if runtime.live_named(&base)?.is_none() {
+        return Ok(base);
+    }
+    let look = runtime.look()?;
+    let taken: BTreeSet<&PodName> = look.live.iter().map(|live| &live.row.name).collect();
     let numbered = std::iter::once(base.clone())
         .chain((2..).map(|number| PodName::from_any(&format!("{:.34}-{number}", base.as_str()))));
-    Ok(numbered.into_iter().find(|name| look.by_name(name).is_none()).unwrap_or(base))
+    Ok(numbered.into_iter().find(|name| !taken.contains(name)).unwrap_or(base))
 }
 
 fn text(path: &Path) -> Result<String, Failure> {

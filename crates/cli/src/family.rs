@@ -1,7 +1,8 @@
 //! The family: who lives, who spawned whom, and those that are remembered although they live no more.
 //!
 //! Here: one look at the machine, as a tree. Who lives is said by the scope leases; what a pod has used, asked and spawned
-//! comes from its log, so that a pod that hangs is seen like the others. Elsewhere: the pictures of it (`ps`, `top`).
+//! comes from its log, or from what the pod wrote of a log of just that length, so that a pod that hangs is seen like the
+//! others (`what_ps_shows_comes_from_the_log_when_the_pod_says_less`). Elsewhere: the pictures of it (`ps`, `top`).
 //! Invariants: a live pod stands below the one that has lent its scope now, and every pod stands once, in whatever circle
 //! the logs may speak of (`a_circle_in_the_logs_is_walked_once`).
 
@@ -12,7 +13,7 @@ use std::time::Duration;
 use minke_client::Home;
 use minke_pod::State;
 use minke_record::{Millis, OpenChild, Scope, SessionId, Usage};
-use minke_registry::{Live, Runtime};
+use minke_registry::{Live, Runtime, Tally};
 use serde_json::{Value, json};
 
 use crate::around::now;
@@ -187,8 +188,33 @@ fn living(home: &Home, live: &Live, folds: &mut Folds) -> Member {
         // One whose lender is gone, with all above it, is still its child.
         parent: live.row.parent.or(live.row.lender),
         scope: Some(live.row.effective()),
-        known: folds.known(home, live.row.session),
+        known: tallied(home, live).or_else(|| folds.known(home, live.row.session)),
     }
+}
+
+/// What a live pod says that its log comes to, if the log is no longer than it was then. A thousand idle pods are shown
+/// without reading a thousand logs, and one that hangs is still read.
+fn tallied(home: &Home, live: &Live) -> Option<Known> {
+    let tally = tally(home, live)?;
+    Some(Known {
+        name: Some(live.row.name.to_string()),
+        created: tally.created,
+        scope: Some(live.row.scope.clone()),
+        parent: live.row.lender,
+        usage: tally.usage.clone(),
+        asks: tally.asks,
+        running: false,
+        purse: Purse { granted: tally.granted, spent: tally.spent, left: tally.left },
+        children: Vec::new(),
+        archived: tally.archived,
+    })
+}
+
+/// A pod's tally, if it still holds.
+pub(crate) fn tally<'l>(home: &Home, live: &'l Live) -> Option<&'l Tally> {
+    let tally = live.status.as_ref()?.tally.as_ref()?;
+    let stamp = home.store.stamp(live.row.session).ok()?;
+    ((stamp.file, stamp.bytes) == (tally.file, tally.bytes)).then_some(tally)
 }
 
 /// A session without a pod. `ended` is what its parent knows of its end.

@@ -60,7 +60,7 @@ pub(crate) async fn make_way(home: &Home, session: SessionId) -> Result<(), Fail
         return Ok(());
     };
     // A child's scope is lent to it by those above; they stand in nobody's way.
-    if start.parent.is_some() || Runtime::new(&home.paths).look()?.by_session(session).is_some() {
+    if start.parent.is_some() || Runtime::new(&home.paths).live_on(session)?.is_some() {
         return Ok(());
     }
     match clear(home, &start.scope, Some(session)).await? {

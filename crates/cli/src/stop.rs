@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use minke_client::{Connection, ConnectionError, Home, find};
 use minke_protocol::{Method, Nothing, Refusal, Shutdown, ShutdownMode, Subscribe};
-use minke_record::SessionId;
+use minke_record::{PodName, SessionId};
 use minke_registry::{Live, Runtime};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
@@ -52,8 +52,8 @@ pub(crate) async fn run(stop: Stop, around: &Surroundings, screen: &Screen) -> R
 
 /// Ends the pod of a session, if one lives there.
 pub(crate) async fn stop(home: &Home, session: SessionId) -> Result<(), Failure> {
-    match Runtime::new(&home.paths).look()?.by_session(session) {
-        Some(live) => end(home, live, false, false).await,
+    match Runtime::new(&home.paths).live_on(session)? {
+        Some(live) => end(home, &live, false, false).await,
         None => Ok(()),
     }
 }
@@ -75,7 +75,7 @@ async fn end(home: &Home, live: &Live, after_run: bool, at_once: bool) -> Result
             return Ok(());
         }
     }
-    wait_gone(home, live.row.session, live.row.name.as_str()).await
+    wait_gone(home, live.row.session, &live.row.name).await
 }
 
 /// Ends a pod and everybody below it. A parent that hears of a child's end may begin something new, so it is looked
@@ -133,12 +133,10 @@ fn kill(live: &Live) -> Result<(), Failure> {
     }
 }
 
-async fn wait_gone(home: &Home, session: SessionId, name: &str) -> Result<(), Failure> {
+async fn wait_gone(home: &Home, session: SessionId, name: &PodName) -> Result<(), Failure> {
     let until = Instant::now() + STOP_WAIT;
     // The session lease goes last.
-    while Runtime::new(&home.paths).look()?.by_session(session).is_some()
-        || home.store.holder(session)?.is_some()
-    {
+    while Runtime::new(&home.paths).lives(name, session)? || home.store.holder(session)?.is_some() {
         if Instant::now() >= until {
             return Err(Failure::new(
                 Exit::TryLater,

@@ -222,7 +222,7 @@ fn imported(home: &minke_client::Home, id: SessionId) -> Option<Value> {
 fn free_name(about: &About, desk: &Asking<'_>) -> Result<Option<String>, Failure> {
     let Some(title) = &about.title else { return Ok(None) };
     let name = PodName::from_any(title);
-    let taken = Runtime::new(&desk.around.home()?.paths).look()?.by_name(&name).is_some();
+    let taken = Runtime::new(&desk.around.home()?.paths).live_named(&name)?.is_some();
     Ok((!taken).then(|| name.as_str().to_owned()))
 }
 

@@ -152,8 +152,8 @@ fn tell(home: &Home, screen: &Screen, names: &[One], seen: &[(One, Seen)]) -> Re
 async fn watch(paths: Paths, one: One, ask_only: bool, patience: Duration) -> Result<(One, Seen), Failure> {
     let until = tokio::time::Instant::now() + patience;
     loop {
-        let look = Runtime::new(&paths).look()?;
-        let Some(live) = look.by_session(one.session) else { return Ok((one, Seen::Gone)) };
+        let live = Runtime::new(&paths).live_on(one.session)?;
+        let Some(live) = live else { return Ok((one, Seen::Gone)) };
         let left = until.saturating_duration_since(tokio::time::Instant::now());
         match once(&live.row.socket, ask_only, left).await {
             Ok(seen) => return Ok((one, seen)),

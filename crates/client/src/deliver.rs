@@ -274,8 +274,8 @@ fn alert(message: String, (seq, ts): (u64, Millis), after: u64) -> Draft {
 }
 
 fn live(home: &Home, session: SessionId) -> Result<Option<(PodName, PathBuf)>, RegistryError> {
-    let look = Runtime::new(&home.paths).look()?;
-    Ok(look.by_session(session).map(|live| (live.row.name.clone(), live.row.socket.clone())))
+    let live = Runtime::new(&home.paths).live_on(session)?;
+    Ok(live.map(|live| (live.row.name, live.row.socket)))
 }
 
 /// What a pod said to a method.

@@ -24,18 +24,18 @@ pub struct Found {
 
 /// Finds who is meant by a word of the command line.
 pub fn find(home: &Home, word: &str) -> Result<Found, FindError> {
-    let look = Runtime::new(&home.paths).look()?;
+    let runtime = Runtime::new(&home.paths);
     if let Ok(name) = word.parse::<PodName>()
-        && let Some(live) = look.by_name(&name)
+        && let Some(live) = runtime.live_named(&name)?
     {
-        return Ok(Found { session: live.row.session, live: Some(live.clone()) });
+        return Ok(Found { session: live.row.session, live: Some(live) });
     }
     let sessions = home.store.list()?;
     let session = match by_id(&sessions, word)? {
         Some(session) => session,
         None => by_name(home.store.as_ref(), &sessions, word)?,
     };
-    Ok(Found { session, live: look.by_session(session).cloned() })
+    Ok(Found { session, live: runtime.live_on(session)? })
 }
 
 /// A whole id, or the beginning of exactly one.

@@ -503,6 +503,7 @@ fn assemble(
         heartbeat,
         signalled: false,
         troubles: Troubles::default(),
+        tallied: None,
         ending: None,
     };
     (driver, boot, alerts)
@@ -536,9 +537,9 @@ fn open_door(
     let listener = bind(driver.scope.socket())?;
     let manifest = manifest_text(driver.pod.state());
     driver.scope.write_manifest(&manifest)?;
-    let (status, head) = (driver.pod.status(), driver.log.head().seq);
-    let run = driver.pod.state().facts.run.as_ref().map(|run| run.id);
-    driver.scope.write_status(&driver.pod_status(status, run, head))?;
+    let status = driver.status_now();
+    driver.tallied = status.tally.as_ref().map(|_| status.head_seq);
+    driver.scope.write_status(&status)?;
     Ok(listener)
 }
 

@@ -9,7 +9,7 @@ use minke_pod::{
 };
 use minke_protocol::{Event, Refusal};
 use minke_record::{Blob, Draft, Durability, ErrorCode, RunId};
-use minke_registry::{PodStatus, StatusWaiting};
+use minke_registry::{PodStatus, StatusWaiting, Tally};
 use minke_session::{AppendError, Damage, Sealed, StoreError};
 
 use crate::Ending;
@@ -144,7 +144,47 @@ impl Driver {
             run,
             head_seq,
             updated_ms: self.clock.now(),
+            tally: None,
         }
+    }
+
+    /// The same as of now and, while no run is open, with what the log comes to.
+    pub(crate) fn status_now(&self) -> PodStatus {
+        let run = self.pod.state().facts.run.as_ref().map(|run| run.id);
+        let status = self.pod_status(self.pod.status(), run, self.log.head().seq);
+        PodStatus { tally: run.is_none().then(|| self.log_comes_to()).flatten(), ..status }
+    }
+
+    /// Children that are known are not in it, so whoever has any is read.
+    fn log_comes_to(&self) -> Option<Tally> {
+        let state = self.pod.state();
+        let facts = &state.facts;
+        let about = facts.about.as_ref().filter(|_| facts.children.is_empty())?;
+        // Whoever cannot be told reads the log, and sees there what is wrong with it.
+        let stamp = self.library.store().stamp(self.library.session()).ok()?;
+        Some(Tally {
+            file: stamp.file,
+            bytes: stamp.bytes,
+            created: about.created,
+            usage: facts.usage.clone(),
+            asks: facts.asks.len(),
+            granted: state.granted(),
+            spent: state.spent(),
+            left: state.left(),
+            archived: facts.archived,
+        })
+    }
+
+    /// Says in `status.json` what the log comes to, once after each change of an idle pod.
+    pub(crate) fn tally(&mut self) {
+        let idle = self.pod.state().facts.run.is_none();
+        if !idle || self.tallied == Some(self.log.head().seq) {
+            return;
+        }
+        let status = self.status_now();
+        // If it cannot be written, the log is read instead; that the state shown may be old is told where that is written.
+        self.tallied = Some(status.head_seq);
+        drop(self.scope.write_status(&status));
     }
 
     /// Answers an order. What is acknowledged is synced first, also if it was written by an earlier step (the same
@@ -170,6 +210,10 @@ impl Driver {
         let effects = self.outlet.release(&self.log, &mut write_status);
         for effect in effects {
             self.perform(effect);
+        }
+        if written.is_some() {
+            // It was made before its entries were on the disk, and says nothing of the log.
+            self.tallied = None;
         }
         match written {
             Some(Ok(())) => self.troubles.status = false,

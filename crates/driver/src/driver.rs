@@ -45,7 +45,10 @@ use crate::timers::Timers;
 use crate::wire;
 
 /// How often the scope lease is touched. Nothing else wakes an idle pod.
-pub(crate) const HEARTBEAT: Duration = Duration::from_secs(5);
+///
+/// A thousand idle pods together are woken fifty times a second by it. One that has not beaten for a minute shows as stuck
+/// (`registry`): three beats are missed by then.
+pub(crate) const HEARTBEAT: Duration = Duration::from_secs(20);
 /// Letters that are handled before the clients' writers get their turn. A letter holds at most `models::BATCH` pieces of
 /// a reply, so this is well below what is kept for a client (`CLIENT_EVENTS`).
 const BATCH: usize = 4;
@@ -108,6 +111,8 @@ pub(crate) struct Driver {
     /// A signal has come.
     pub(crate) signalled: bool,
     pub(crate) troubles: Troubles,
+    /// The entry at which `status.json` last said what the log comes to.
+    pub(crate) tallied: Option<u64>,
     pub(crate) ending: Option<Ending>,
 }
 
@@ -143,6 +148,7 @@ impl Driver {
                 }
             }
             self.release();
+            self.tally();
             // The writers of clients are tasks of the same thread: they have their turn after every batch.
             tokio::task::yield_now().await;
         }

@@ -112,11 +112,14 @@ impl Engine {
 
     /// By its name, or by the id of its thread.
     fn live(&self, name: &str) -> Result<Live, Fault> {
-        let look = Runtime::new(&self.home.paths).look()?;
-        let by_name = name.parse().ok().and_then(|name| look.by_name(&name));
+        let runtime = Runtime::new(&self.home.paths);
+        let by_name = name.parse().ok().map(|name| runtime.live_named(&name)).transpose()?.flatten();
         let session: Option<SessionId> = name.strip_prefix("s_").unwrap_or(name).parse().ok();
-        let found = by_name.or_else(|| session.and_then(|session| look.by_session(session)));
-        found.cloned().ok_or_else(|| {
+        let found = match (by_name, session) {
+            (None, Some(session)) => runtime.live_on(session)?,
+            (by_name, _) => by_name,
+        };
+        found.ok_or_else(|| {
             Fault::new(ErrorCode::NotFound, format!("no live pod is called `{}`", quoted(name)))
         })
     }
@@ -144,8 +147,8 @@ fn row(live: &Live) -> Value {
 
 /// Ends the pod of a session, if one lives.
 pub(crate) async fn end_of(home: &Home, session: SessionId, by: &Actor) -> Result<(), Fault> {
-    match Runtime::new(&home.paths).look()?.by_session(session) {
-        Some(live) => end(home, live, &introduction(by)).await,
+    match Runtime::new(&home.paths).live_on(session)? {
+        Some(live) => end(home, &live, &introduction(by)).await,
         None => Ok(()),
     }
 }
@@ -156,7 +159,7 @@ async fn end(home: &Home, live: &Live, client: &ClientInfo) -> Result<(), Fault>
     let (session, name) = (live.row.session, &live.row.name);
     let until = Instant::now() + STOP_WAIT;
     // The session lease goes last, or the session itself.
-    while Runtime::new(&home.paths).look()?.by_session(session).is_some() || is_held(home, session)? {
+    while Runtime::new(&home.paths).lives(name, session)? || is_held(home, session)? {
         if Instant::now() >= until {
             let message = format!("pod `{name}` has not stopped after {} s", STOP_WAIT.as_secs());
             return Err(Fault::new(ErrorCode::Conflict, message));

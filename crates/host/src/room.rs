@@ -7,10 +7,9 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use minke_client::{Connection, Home};
-use minke_policy::overlaps_write;
 use minke_protocol::{ClientInfo, Method, Nothing, Subscribe};
 use minke_record::{Actor, ErrorCode, Scope, SessionId};
-use minke_registry::{RegistryError, Runtime};
+use minke_registry::{RegistryError, Row, Runtime};
 
 use crate::fault::Fault;
 use crate::look::start;
@@ -61,7 +60,7 @@ pub async fn clear(
 pub(crate) async fn make_way(home: &Home, session: SessionId, by: &Actor) -> Result<(), Fault> {
     let start = start(home, session)?;
     // A child's scope is lent to it by those above; they stand in nobody's way.
-    if start.parent.is_some() || Runtime::new(&home.paths).look()?.by_session(session).is_some() {
+    if start.parent.is_some() || Runtime::new(&home.paths).live_on(session)?.is_some() {
         return Ok(());
     }
     match clear(home, &start.scope, Some(session), &introduction(by)).await? {
@@ -71,24 +70,18 @@ pub(crate) async fn make_way(home: &Home, session: SessionId, by: &Actor) -> Res
 }
 
 fn holder(home: &Home, wanted: &Scope, coming: Option<SessionId>) -> Result<Option<Held>, RegistryError> {
-    let look = Runtime::new(&home.paths).look()?;
-    Ok(look.live.iter().find_map(|live| {
-        let row = &live.row;
-        let own = |session| coming == Some(session);
-        // Everybody below it has its scope from it, also where those between them are dead: the table hands them back.
-        if own(row.session) || row.ancestors.iter().copied().any(own) {
-            return None;
-        }
-        let overlap = overlaps_write(wanted, &row.effective())?;
-        Some(Held {
-            name: row.name.to_string(),
-            session: row.session,
-            pid: row.pid,
-            state: live.state().to_owned(),
-            path: overlap.path,
-            why: None,
-            socket: row.socket.clone(),
-        })
+    let own = |session| coming == Some(session);
+    // Everybody below it has its scope from it, also where those between them are dead: the table hands them back.
+    let spared = |row: &Row| own(row.session) || row.ancestors.iter().copied().any(own);
+    let found = Runtime::new(&home.paths).writer_within(wanted, spared)?;
+    Ok(found.map(|(live, path)| Held {
+        name: live.row.name.to_string(),
+        session: live.row.session,
+        pid: live.row.pid,
+        state: live.state().to_owned(),
+        path,
+        why: None,
+        socket: live.row.socket,
     }))
 }
 

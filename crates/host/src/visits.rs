@@ -68,7 +68,7 @@ pub async fn change(
     (method, left): (Method, Visit),
     by: &Actor,
 ) -> Result<(), Fault> {
-    let living = Runtime::new(&home.paths).look()?.by_session(session).is_some();
+    let living = Runtime::new(&home.paths).live_on(session)?.is_some();
     if !living {
         match visit(home, session, &*step(left, by.clone())) {
             Ok(()) => return Ok(()),

@@ -242,8 +242,8 @@ impl Watcher {
 
     /// Hears the thread's pod until it ends; false if there is none.
     async fn hear(&mut self) -> Result<bool, Over> {
-        let Ok(look) = Runtime::new(&self.home.paths).look() else { return Ok(false) };
-        let Some(live) = look.by_session(self.thread) else { return Ok(false) };
+        let Ok(live) = Runtime::new(&self.home.paths).live_on(self.thread) else { return Ok(false) };
+        let Some(live) = live else { return Ok(false) };
         let since = self.fold.head();
         let opened = Connection::open(&live.row.socket, Subscribe::Full, since, introduction()).await;
         // Starting or stopping: the log says all there is, and the next look finds out.

@@ -153,6 +153,16 @@ impl Shelf for Memory<'_> {
         self.world.page = if had { self.world.previous.take() } else { None };
         Ok(())
     }
+
+    fn has_next(&self) -> Result<bool, RegistryError> {
+        Ok(self.world.next.is_some())
+    }
+
+    fn discard_next(&mut self) -> Result<(), RegistryError> {
+        self.step()?;
+        self.world.next = None;
+        Ok(())
+    }
 }
 
 /// What somebody does.
@@ -222,8 +232,18 @@ impl World {
         deeds
     }
 
-    /// Does it as `Runtime` does: what is dead goes first. Says whether the cut was reached.
+    /// Does it as `Runtime` does: at once, if the table as it lies there allows it; else what is dead goes first. Says whether
+    /// the cut was reached.
     fn does(&mut self, deed: Deed, cut: Cut) -> bool {
+        if let Deed::Release(pod) = deed {
+            // The lease is unlocked before anything else.
+            self.held[pod] = false;
+        }
+        if let Some(table) = self.at_once().filter(|table| self.may_be_at_once(deed, table))
+            && let Some(next) = self.wish(deed, &table)
+        {
+            return self.write(deed, cut, &table, next).0;
+        }
         let found = self.found();
         let mut shelf = Memory { world: self, cut, hit: false, crashed: false };
         let read = ledger::catch_up(&mut shelf, &found, NOW);
@@ -232,7 +252,7 @@ impl World {
             Ok(read) => read.table,
             Err(_) => {
                 assert!(hit, "{deed:?}: a table that nobody cut cannot be read");
-                if crashed || matches!(deed, Deed::Release(_)) {
+                if crashed {
                     self.let_go(deed.actor());
                 }
                 return true;
@@ -243,16 +263,54 @@ impl World {
                 self.leases[pod] = None;
             }
         }
+        if matches!(deed, Deed::Release(_)) {
+            // It was taken for a dead one.
+            return hit;
+        }
         let Some(next) = self.wish(deed, &table) else { return hit };
-        let mut shelf = Memory { world: self, cut: left, hit: false, crashed: false };
-        let written = ledger::write(&mut shelf, &table, next);
-        let (hit_now, crashed) = (shelf.hit, shelf.crashed);
+        let (hit_now, _) = self.write(deed, left, &table, next);
+        hit || hit_now
+    }
+
+    fn write(&mut self, deed: Deed, cut: Cut, table: &Table, next: Table) -> (bool, bool) {
+        let mut shelf = Memory { world: self, cut, hit: false, crashed: false };
+        let written = ledger::write(&mut shelf, table, next);
+        let (hit, crashed) = (shelf.hit, shelf.crashed);
         if written.is_ok() {
             self.done(deed);
         } else {
             self.fail(deed, crashed);
         }
-        hit || hit_now
+        (hit, crashed)
+    }
+
+    /// The table as it lies there, if it may be used without a look at the leases.
+    fn at_once(&self) -> Option<Table> {
+        let mut world = self.clone();
+        let shelf = Memory { world: &mut world, cut: Cut::Never, hit: false, crashed: false };
+        let table = ledger::at_once(&shelf).expect("nothing is cut")?;
+        let unexplained = |pod: usize| self.leases[pod].is_some() && table.row(session(pod)).is_none();
+        (!(0..PODS).any(unexplained)).then_some(table)
+    }
+
+    /// What `Runtime` asks before it tries a deed on such a table.
+    fn may_be_at_once(&self, deed: Deed, table: &Table) -> bool {
+        match deed {
+            Deed::Register { pod, .. } | Deed::Lend { to: pod, .. } => {
+                self.leases[pod].is_none() && !table.has_below(session(pod))
+            }
+            Deed::Adopt(_) | Deed::Release(_) | Deed::Yield(_) | Deed::TakeBack(_) => true,
+            Deed::Withdraw(_) | Deed::Look => false,
+        }
+    }
+
+    /// Those who are gone and whom one that leaves takes along: in truth only those who said that they leave.
+    fn gone(&self, table: &Table) -> Vec<SessionId> {
+        let gone = |pod: &usize| {
+            let row = table.row(session(*pod)).filter(|row| row.ticket_hash.is_none());
+            !self.held[*pod] && !self.fences[*pod] && self.leases[*pod].is_some() && row.is_some()
+        };
+        (0..PODS).filter(gone).map(session).collect()
     }
 
     /// The table that the deed leads to, if it is allowed, and what is made ready before it is written.
@@ -304,7 +362,7 @@ impl World {
                 self.held[pod] = true;
                 Some(next)
             }
-            Deed::Release(pod) => Some(table.release(session(pod))),
+            Deed::Release(_) => Some(table.reclaim(&self.gone(table))),
             Deed::Withdraw(pod) => {
                 let gone = !self.held[pod] && !self.fences[pod] && table.row(session(pod)).is_some();
                 gone.then(|| table.release(session(pod)))
@@ -319,9 +377,14 @@ impl World {
         match deed {
             Deed::Register { pod, .. } => self.writes[pod] = true,
             Deed::Adopt(pod) => (self.used[pod], self.writes[pod]) = (true, true),
-            Deed::Release(pod) => {
-                self.held[pod] = false;
-                self.leases[pod] = None;
+            Deed::Release(_) => {
+                let table = self.page.clone().expect("it was just written");
+                for pod in 0..PODS {
+                    let gone = !self.held[pod] && !self.fences[pod] && table.row(session(pod)).is_none();
+                    if gone {
+                        self.leases[pod] = None;
+                    }
+                }
             }
             Deed::Withdraw(pod) => self.leases[pod] = None,
             Deed::TakeBack(pod) => self.writes[pod] = true,
@@ -334,7 +397,7 @@ impl World {
         match deed {
             Deed::Register { pod, .. } if !crashed => (self.leases[pod], self.held[pod]) = (None, false),
             Deed::Lend { to, .. } if !crashed => self.leases[to] = None,
-            Deed::Adopt(_) | Deed::Release(_) => self.let_go(deed.actor()),
+            Deed::Adopt(_) => self.let_go(deed.actor()),
             _ if crashed => self.let_go(deed.actor()),
             _ => {}
         }
@@ -374,6 +437,10 @@ impl World {
     fn check_laws(&self) -> Result<(), String> {
         let table = self.table();
         check_table(&table)?;
+        self.check_living(&table)
+    }
+
+    fn check_living(&self, table: &Table) -> Result<(), String> {
         for pod in (0..PODS).filter(|pod| self.held[*pod] || self.fences[*pod]) {
             let birth = self.born[pod].as_ref().expect("it lives");
             let row = table.row(session(pod)).ok_or_else(|| format!("the live pod {pod} is forgotten"))?;
@@ -389,6 +456,10 @@ impl World {
 
     fn check(&self) -> Result<(), String> {
         self.check_laws()?;
+        if let Some(table) = self.at_once() {
+            check_table(&table).map_err(|e| format!("as it lies there: {e}"))?;
+            self.check_living(&table).map_err(|e| format!("as it lies there: {e}"))?;
+        }
         let lost = World { page: None, ..self.clone() };
         lost.check_laws().map_err(|e| format!("without the newest table: {e}"))?;
         let both = World { previous: None, ..lost };
@@ -415,6 +486,7 @@ impl World {
 
     fn key_in(&self, order: [usize; PODS]) -> u128 {
         let mut key = Key { bits: 0, order };
+        key.put(self.next.is_some().into(), 1);
         let previous = self.previous.as_ref().filter(|_| self.page.is_none());
         for table in [self.page.as_ref(), previous] {
             key.put(table.is_some().into(), 1);

@@ -4,6 +4,7 @@
 //! Invariants: liveness is a kernel lock, and a pod whose commands still run is not gone
 //! (`a_watch_ends_when_the_scope_is_back`); the end of its stderr and the notes of its fences are kept.
 
+use std::ffi::OsStr;
 use std::fs::{self, File, TryLockError};
 use std::io;
 use std::os::unix::fs::MetadataExt;
@@ -14,7 +15,8 @@ use minke_record::SessionId;
 use crate::error::{RegistryError, at};
 use crate::files::{DEAD_REMOVAL_TIME, ask_lock, make_dir, remove_aside, replace, set_aside, tail};
 use crate::lease::{FENCES, Row};
-use crate::runtime::{Reclaimed, Runtime};
+use crate::look::Reclaimed;
+use crate::runtime::Runtime;
 
 /// What is kept of a dead pod's stderr: its end, where the reason stands.
 const STDERR_BYTES: u64 = 256 * 1024;
@@ -34,9 +36,9 @@ pub(crate) struct Found {
 }
 
 impl Found {
-    /// Whether this is the directory that a row names.
-    pub(crate) fn is_of(&self, row: &Row) -> bool {
-        self.dir.file_name().is_some_and(|name| name == row.name.as_str())
+    /// The name of the pod whose directory this is.
+    pub(crate) fn name(&self) -> Option<&OsStr> {
+        self.dir.file_name()
     }
 }
 
@@ -89,6 +91,9 @@ impl Runtime {
         let moved = set_aside(&self.root, dir).map_err(at("remove", dir))?;
         remove_aside(&self.root, &moved, DEAD_REMOVAL_TIME).map_err(at("remove", &moved))?;
         let name = dir.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+        // Whoever has said that it leaves is not missed.
+        let left = grave.name().map_or(Ok(false), |name| self.has_left(name))?;
+        found_any &= !left || problem.is_some() || stderr.is_some();
         Ok(found_any.then_some(Reclaimed { name, session, stderr, problem }))
     }
 
@@ -135,7 +140,7 @@ impl Runtime {
     }
 }
 
-fn find(dir: PathBuf) -> Result<Found, RegistryError> {
+pub(crate) fn find(dir: PathBuf) -> Result<Found, RegistryError> {
     let path = dir.join("lease");
     let lease = match File::open(&path) {
         Ok(file) => file,

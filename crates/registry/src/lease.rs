@@ -6,7 +6,6 @@
 
 use std::fs::{self, File};
 use std::io;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
@@ -14,10 +13,10 @@ use minke_record::{Millis, PodName, Scope, SessionId};
 use serde::{Deserialize, Serialize};
 
 use crate::error::{RegistryError, at};
-use crate::files::{REMOVAL_TIME, make_dir, open_lock, read_small, remove_aside, replace, set_aside};
+use crate::files::{make_dir, open_lock, read_small, replace};
 use crate::grant::Grant;
-use crate::graves::fences_live;
-use crate::runtime::{Reclaimed, Runtime};
+use crate::look::Reclaimed;
+use crate::runtime::Runtime;
 use crate::status::PodStatus;
 use crate::table::{Loan, Table};
 
@@ -234,12 +233,12 @@ impl ScopeLease {
 
     /// What the pod may do now: without writing where it has lent, and nowhere after `give_scope`.
     pub fn effective(&self) -> Result<Scope, RegistryError> {
-        Ok(self.current(&self.runtime.open()?.table)?.effective())
+        Ok(self.current()?.effective())
     }
 
     /// What the pod has lent, and to whom.
     pub fn loans(&self) -> Result<Vec<Loan>, RegistryError> {
-        Ok(self.current(&self.runtime.open()?.table)?.loans.clone())
+        Ok(self.current()?.loans)
     }
 
     /// Gives up writing until `take_scope`. If this fails, the pod does well to write nothing either until `effective`
@@ -253,44 +252,13 @@ impl ScopeLease {
         self.runtime.take_scope(self.row.session)
     }
 
-    fn current<'a>(&self, table: &'a Table) -> Result<&'a Row, RegistryError> {
-        table.row(self.row.session).ok_or_else(|| RegistryError::LeaseLost { path: self.dir() })
-    }
-
-    /// Removes the pod's row and directory and lets go of the name. While something that it started still lives, both stay
-    /// until somebody sees that it is gone.
-    pub fn release(self) -> Result<(), RegistryError> {
-        let dir = self.dir();
-        let mut open = self.runtime.open()?;
-        let in_place = self.is_in_place(&dir)?;
-        if in_place && fences_live(&dir)? {
-            return Ok(());
+    /// The pod's row. What it has lent to the dead is its own again, so whoever has lent something has them looked for.
+    fn current(&self) -> Result<Row, RegistryError> {
+        let row = |table: &Table| table.row(self.row.session).cloned();
+        if let Some(row) = self.runtime.lying()?.as_ref().and_then(row).filter(|row| row.loans.is_empty()) {
+            return Ok(row);
         }
-        let next = open.table.release(self.row.session);
-        open.change(next)?;
-        if !in_place {
-            return Err(RegistryError::LeaseLost { path: dir });
-        }
-        let root = &self.runtime.root;
-        let moved = set_aside(root, &dir).map_err(at("remove", dir))?;
-        // The name is free, so others may read the table and take it while this pod's files go.
-        drop(open);
-        let removed = remove_aside(root, &moved, REMOVAL_TIME).map_err(at("remove", moved));
-        // Only now the lock goes, with `self.file`: the name was unlinked first.
-        drop(self.file);
-        removed?;
-        Ok(())
-    }
-
-    /// Whether the lease at the path is the one that is held. If somebody cleaned the runtime directory, another pod
-    /// may live there by now.
-    fn is_in_place(&self, dir: &Path) -> Result<bool, RegistryError> {
-        let path = dir.join("lease");
-        let held = self.file.metadata().map_err(at("look at", &path))?;
-        match fs::metadata(&path) {
-            Ok(found) => Ok((found.dev(), found.ino()) == (held.dev(), held.ino())),
-            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(false),
-            Err(e) => Err(at("look at", path)(e)),
-        }
+        let lost = || RegistryError::LeaseLost { path: self.dir() };
+        row(&self.runtime.open()?.table).ok_or_else(lost)
     }
 }

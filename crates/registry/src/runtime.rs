@@ -1,8 +1,10 @@
 //! The runtime directory: one directory for each live pod, and the scope table over them.
 //!
-//! Here: getting a row, by oneself or with a ticket, lending one, and looking who lives. Everything happens under
-//! `scope.lock`, after what the dead left was cleared away. Elsewhere: what a change may be (`table`), how it is written
-//! (`ledger`), how the dead are found and buried (`graves`), what a holder does with its lease (`lease`).
+//! Here: getting a row, by oneself or with a ticket, and lending one, under `scope.lock`. Each is tried on the table as it
+//! lies there; only where that refuses, or something lies in the way, the dead are looked for and cleared away first.
+//! Elsewhere: the lock and the table under it (`opened`), who lives (`look`), what a change may be (`table`), how it is
+//! written (`ledger`), how the dead are found and buried (`graves`), what a holder does with its lease (`lease`), how it
+//! lets go (`leaving`).
 //! Invariant: one name has one holder (`one_name_has_one_holder_under_a_race`), and what a dead pod left stops nobody
 //! (`a_killed_pod_is_not_shown_and_its_name_is_free`).
 
@@ -14,91 +16,25 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use minke_record::{Millis, Permission, PodName, ScopeRule, SessionId};
 
 use crate::error::{RegistryError, at};
-use crate::files::{ask_lock, make_dir, open_lock, read_small};
+use crate::files::{ask_lock, make_dir, open_lock};
 use crate::grant;
-use crate::graves::{Found, Life};
+use crate::graves::Life;
 use crate::lease::{Row, ScopeLease};
-use crate::ledger;
+use crate::opened::Open;
 use crate::paths::Paths;
-use crate::shelf::Files;
-use crate::status::PodStatus;
 use crate::table::{Lend, Table, TableLimits};
 use crate::ticket::Ticket;
 
-/// A pod that holds its lease and has not beaten for this long shows as stuck.
-const STUCK_AFTER: Duration = Duration::from_secs(60);
-/// `scope.lock` is held for a few file operations; a holder that needs this long hangs.
-const LOCK_WAIT: Duration = Duration::from_secs(10);
-/// How often a busy `scope.lock` is tried again.
-const LOCK_RETRY: Duration = Duration::from_millis(2);
 /// A child's lease is locked for moments by those who watch it; whoever holds it longer is another pod.
 const LEASE_WAIT: Duration = Duration::from_secs(1);
-/// How long one waits for what a dead pod had started to end, where it is in the way, and how often one looks.
-const FENCES_WAIT: Duration = Duration::from_secs(2);
-const FENCES_RETRY: Duration = Duration::from_millis(10);
-/// `status.json` is a few hundred bytes.
-const STATUS_BYTES: u64 = 64 * 1024;
+/// How often a lease that somebody watches is tried again.
+const LEASE_RETRY: Duration = Duration::from_millis(2);
 
 /// The runtime directory, and the state directory where the stderr of dead pods is kept.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Runtime {
     pub(crate) root: PathBuf,
     pub(crate) state: PathBuf,
-}
-
-/// A pod that holds its lease.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Live {
-    pub row: Row,
-    /// Absent while the pod starts.
-    pub status: Option<PodStatus>,
-    pub beat_age: Duration,
-}
-
-impl Live {
-    pub fn stuck(&self) -> bool {
-        self.beat_age >= STUCK_AFTER
-    }
-
-    /// The word that `minke ps` shows.
-    pub fn state(&self) -> &str {
-        match &self.status {
-            _ if self.stuck() => "stuck",
-            Some(status) => &status.state,
-            None => "starting",
-        }
-    }
-}
-
-/// A dead pod's directory that was cleared away.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Reclaimed {
-    pub name: String,
-    pub session: Option<SessionId>,
-    /// Where the end of its stderr is kept, if it had said anything.
-    pub stderr: Option<PathBuf>,
-    /// Why its row could not be read or its stderr not be kept.
-    pub problem: Option<String>,
-}
-
-/// What a look at the runtime directory found.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub struct Look {
-    /// By name.
-    pub live: Vec<Live>,
-    pub reclaimed: Vec<Reclaimed>,
-    /// What could not be read, in words for a person.
-    pub problems: Vec<String>,
-}
-
-impl Look {
-    pub fn by_name(&self, name: &PodName) -> Option<&Live> {
-        self.live.iter().find(|live| live.row.name == *name)
-    }
-
-    pub fn by_session(&self, session: SessionId) -> Option<&Live> {
-        self.live.iter().find(|live| live.row.session == session)
-    }
 }
 
 impl Runtime {
@@ -131,11 +67,16 @@ impl Runtime {
     /// The row says the pod's scope and who was above it (`ancestors`); a session with a living ancestor needs a ticket.
     pub fn register(&self, row: Row, limits: TableLimits, unique: bool) -> Result<ScopeLease, RegistryError> {
         let session = row.session;
+        if let Some(mut open) = self.open_at_once()?
+            && self.is_new(&open, session, &row.name)?
+            && let Ok(next) = registered(&open, &row, limits, unique)
+            // A dead pod's name would be numbered for nothing.
+            && next.row(session).is_some_and(|own| own.name == row.name)
+        {
+            return self.settle_in(&mut open, next, session, None);
+        }
         self.when_free(|open| {
-            let since = now();
-            let writes = row.scope.allow.iter().filter(|rule| rule.permission == Permission::Write);
-            let grants = grant::found_all(writes)?;
-            let next = open.table.register(Row { since, grants, ..row.clone() }, limits, unique)?;
+            let next = registered(open, &row, limits, unique)?;
             self.settle_in(open, next, session, None)
         })
     }
@@ -143,42 +84,67 @@ impl Runtime {
     /// Makes a row for a child, out of the lender's scope, and gives the ticket by which its process gets it.
     pub fn lend(&self, lend: &Lend) -> Result<Ticket, RegistryError> {
         let ticket = Ticket::draw().map_err(at("read", "/dev/urandom"))?;
+        if let Some(mut open) = self.open_at_once()?
+            && self.is_new(&open, lend.session, &lend.name)?
+            && let Ok(next) = self.lent(&open, lend, &ticket)
+        {
+            make_room(&mut open, next, &lend.name)?;
+            return Ok(ticket);
+        }
         self.when_free(|open| {
-            let lender = open.table.row(lend.lender);
-            let wanted: Vec<&ScopeRule> = lend.scope.allow.iter().chain(&lend.apart.allow).collect();
-            grant::still_there(lender.map_or(&[], |row| &row.grants), &wanted)?;
-            let patience = Millis::try_from(lend.patience.as_millis()).unwrap_or(Millis::MAX);
-            let place = Row {
-                socket: self.pod_dir(&lend.name).join("sock"),
-                grants: grant::found_all(wanted.iter().copied())?,
-                ticket_hash: Some(ticket.hash()),
-                deadline: Some(now().saturating_add(patience)),
-                ..Row::nowhere(lend.name.clone(), lend.session)
-            };
-            let next = open.table.lend(lend, place)?;
-            let dir = open.fresh_dir(&lend.name)?;
-            let lease = dir.join("lease");
-            let made = open_lock(&lease).map(drop).map_err(at("make", lease));
-            made.and_then(|()| open.change(next)).inspect_err(|_| discard(&dir))
+            let next = self.lent(open, lend, &ticket)?;
+            make_room(open, next, &lend.name)
         })?;
         Ok(ticket)
+    }
+
+    fn lent(&self, open: &Open<'_>, lend: &Lend, ticket: &Ticket) -> Result<Table, RegistryError> {
+        let lender = open.table.row(lend.lender);
+        let wanted: Vec<&ScopeRule> = lend.scope.allow.iter().chain(&lend.apart.allow).collect();
+        grant::still_there(lender.map_or(&[], |row| &row.grants), &wanted)?;
+        let patience = Millis::try_from(lend.patience.as_millis()).unwrap_or(Millis::MAX);
+        let place = Row {
+            socket: self.pod_dir(&lend.name).join("sock"),
+            grants: grant::found_all(wanted.iter().copied())?,
+            ticket_hash: Some(ticket.hash()),
+            deadline: Some(now().saturating_add(patience)),
+            ..Row::nowhere(lend.name.clone(), lend.session)
+        };
+        open.table.lend(lend, place)
+    }
+
+    /// Whether nothing is known of a session that wants a row: nothing lies in the directory of its name, and nobody was
+    /// spawned below it who might be its own again.
+    fn is_new(&self, open: &Open<'_>, session: SessionId, name: &PodName) -> Result<bool, RegistryError> {
+        let dir = self.pod_dir(name);
+        match fs::symlink_metadata(&dir) {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(!open.table.has_below(session)),
+            Err(e) => Err(at("look at", dir)(e)),
+            Ok(_) => Ok(false),
+        }
     }
 
     /// Gives a child's process the row that was made for its session. What was lent stands there; `here` says only which
     /// process it is.
     pub fn adopt(&self, here: &Row, ticket: &Ticket) -> Result<ScopeLease, RegistryError> {
-        let mut open = self.open()?;
+        if let Some(open) = self.open_at_once()?
+            && open.table.adopt(here, &ticket.hash(), now()).is_ok()
+        {
+            return self.move_in(open, here, ticket);
+        }
+        self.move_in(self.open()?, here, ticket)
+    }
+
+    fn move_in(&self, mut open: Open<'_>, here: &Row, ticket: &Ticket) -> Result<ScopeLease, RegistryError> {
         let next = open.table.adopt(here, &ticket.hash(), now())?;
         let lost = || RegistryError::BadTicket { session: here.session };
         let row = next.row(here.session).ok_or_else(lost)?;
         grant::same(&row.grants, row.scope.allow.iter())?;
         let dir = self.pod_dir(&row.name);
         let path = dir.join("lease");
-        // Looking whether it is free has locked it.
+        // Looking whether it is free may have locked it.
         open.leases.retain(|lease| lease.dir != dir);
         let file = File::options().read(true).write(true).open(&path).map_err(at("open", &path))?;
-        // The survey has found it free and keeps a shared lock on it, which would stand in our own way.
-        open.leases.retain(|lease| lease.dir != dir);
         lock_lease(&file, &path)?;
         self.settle_in(&mut open, next, here.session, Some(file))
     }
@@ -205,88 +171,24 @@ impl Runtime {
 
     /// A pod gives up writing until `take_scope`.
     pub fn give_scope(&self, session: SessionId) -> Result<(), RegistryError> {
-        let mut open = self.open()?;
-        let next = open.table.give_scope(session)?;
-        open.change(next)
+        self.change(|table| table.give_scope(session))
     }
 
     /// A pod takes back what it gave up; refused if somebody has it now.
     pub fn take_scope(&self, session: SessionId) -> Result<(), RegistryError> {
+        self.change(|table| table.take_scope(session))
+    }
+
+    fn change(&self, change: impl Fn(&Table) -> Result<Table, RegistryError>) -> Result<(), RegistryError> {
+        if let Some(mut open) = self.open_at_once()?
+            && let Ok(next) = change(&open.table)
+        {
+            return open.change(next);
+        }
         self.when_free(|open| {
-            let next = open.table.take_scope(session)?;
+            let next = change(&open.table)?;
             open.change(next)
         })
-    }
-
-    /// Who lives. What the dead left is cleared away by whoever looks.
-    pub fn look(&self) -> Result<Look, RegistryError> {
-        let pods = self.root.join("pods");
-        let mut look = Look::default();
-        if !pods.try_exists().map_err(at("look at", &pods))? {
-            return Ok(look);
-        }
-        let open = self.open_any()?;
-        look.reclaimed = open.reclaimed;
-        look.problems = open.problems;
-        look.problems.extend(open.damage.map(|e| e.to_string()));
-        for lease in open.leases.into_iter().filter(|lease| lease.life == Life::Held) {
-            match live(lease, &open.table, &mut look.problems) {
-                Ok(found) => look.live.push(found),
-                Err(e) => look.problems.push(e.to_string()),
-            }
-        }
-        look.live.sort_by(|a, b| a.row.name.cmp(&b.row.name));
-        Ok(look)
-    }
-
-    /// The scope table, without the dead.
-    pub fn table(&self) -> Result<Table, RegistryError> {
-        Ok(self.open()?.table)
-    }
-
-    /// The first of these sessions that has a live pod.
-    pub fn ancestor(&self, of: &[SessionId]) -> Result<Option<Row>, RegistryError> {
-        Ok(self.table()?.first_living(of).cloned())
-    }
-
-    /// Holds `scope.lock` as long as the file lives.
-    pub(crate) fn lock(&self) -> Result<File, RegistryError> {
-        let path = self.root.join("scope.lock");
-        let file = open_lock(&path).map_err(at("open", &path))?;
-        let until = Instant::now() + LOCK_WAIT;
-        loop {
-            match ask_lock(|| file.try_lock()) {
-                Ok(()) => return Ok(file),
-                Err(TryLockError::WouldBlock) if Instant::now() < until => std::thread::sleep(LOCK_RETRY),
-                Err(TryLockError::WouldBlock) => {
-                    return Err(RegistryError::LockBusy { path, seconds: LOCK_WAIT.as_secs() });
-                }
-                Err(TryLockError::Error(e)) => return Err(at("lock", path)(e)),
-            }
-        }
-    }
-
-    /// Opens the table and tries a change; while the only thing in the way is a dead pod whose commands are just ending,
-    /// tries again.
-    pub(crate) fn when_free<T>(
-        &self,
-        mut change: impl FnMut(&mut Open<'_>) -> Result<T, RegistryError>,
-    ) -> Result<T, RegistryError> {
-        let until = Instant::now() + FENCES_WAIT;
-        loop {
-            let mut open = self.open()?;
-            let refused = match change(&mut open) {
-                Err(e) if e.holder().is_some() => e,
-                done => return done,
-            };
-            let dir = refused.holder().map(|row| self.pod_dir(&row.name));
-            let dying = |lease: &Found| lease.life == Life::Dying && dir.as_ref() == Some(&lease.dir);
-            if Instant::now() >= until || !open.leases.iter().any(dying) {
-                return Err(refused);
-            }
-            drop(open);
-            std::thread::sleep(FENCES_RETRY);
-        }
     }
 
     /// Makes a table with a new row for this process true, and its directory fit to live in. `held` is its lease, if
@@ -340,97 +242,25 @@ impl Runtime {
             _ => Ok(()),
         }
     }
-
-    pub(crate) fn open(&self) -> Result<Open<'_>, RegistryError> {
-        let mut open = self.open_any()?;
-        match open.damage.take() {
-            Some(damage) => Err(damage),
-            None => Ok(open),
-        }
-    }
-
-    /// Takes `scope.lock`, reads the table, and clears away what is dead.
-    fn open_any(&self) -> Result<Open<'_>, RegistryError> {
-        let lock = self.lock()?;
-        let (leases, strange) = self.survey()?;
-        let mut open = Open {
-            runtime: self,
-            _lock: lock,
-            table: Table::default(),
-            leases,
-            reclaimed: Vec::new(),
-            unburied: Vec::new(),
-            problems: Vec::new(),
-            damage: None,
-        };
-        match ledger::catch_up(&mut Files { root: &self.root }, &open.leases, now()) {
-            Ok(read) => {
-                open.problems = read.problems;
-                open.problems.extend(strange);
-                open.table = read.table;
-            }
-            Err(e) => open.damage = Some(e),
-        }
-        if open.damage.is_none() {
-            open.bury_the_rest();
-        }
-        Ok(open)
-    }
 }
 
-/// The table while `scope.lock` is held, and what was found beside it.
-pub(crate) struct Open<'a> {
-    runtime: &'a Runtime,
-    _lock: File,
-    pub(crate) table: Table,
-    pub(crate) leases: Vec<Found>,
-    reclaimed: Vec<Reclaimed>,
-    /// Directories of the dead that could not be cleared away, and why.
-    unburied: Vec<(PathBuf, RegistryError)>,
-    problems: Vec<String>,
-    /// Why nothing can be changed.
-    damage: Option<RegistryError>,
+/// The table with a row for a pod that nobody lends to.
+fn registered(open: &Open<'_>, row: &Row, limits: TableLimits, unique: bool) -> Result<Table, RegistryError> {
+    let since = now();
+    let writes = row.scope.allow.iter().filter(|rule| rule.permission == Permission::Write);
+    let grants = grant::found_all(writes)?;
+    open.table.register(Row { since, grants, ..row.clone() }, limits, unique)
 }
 
-impl Open<'_> {
-    /// Makes the next table the table.
-    pub(crate) fn change(&mut self, next: Table) -> Result<(), RegistryError> {
-        self.table = ledger::write(&mut Files { root: &self.runtime.root }, &self.table, next)?;
-        Ok(())
-    }
-
-    /// Removes the directories that belong to no row and in which nobody lives.
-    pub(crate) fn bury_the_rest(&mut self) {
-        let mut kept = Vec::new();
-        for lease in std::mem::take(&mut self.leases) {
-            let needed = self.table.pods.iter().any(|row| lease.is_of(row));
-            if needed || lease.life != Life::Gone {
-                kept.push(lease);
-                continue;
-            }
-            match self.runtime.bury(&lease) {
-                Ok(grave) => self.reclaimed.extend(grave),
-                Err(e) => {
-                    self.problems.push(e.to_string());
-                    self.unburied.push((lease.dir.clone(), e));
-                }
-            }
-        }
-        self.leases = kept;
-    }
-
-    /// A new directory for a pod.
-    fn fresh_dir(&mut self, name: &PodName) -> Result<PathBuf, RegistryError> {
-        let dir = self.runtime.pod_dir(name);
-        if let Some(place) = self.unburied.iter().position(|(left, _)| *left == dir) {
-            return Err(self.unburied.remove(place).1);
-        }
-        make_dir(&dir).map_err(at("make", &dir))?;
-        Ok(dir)
-    }
+/// Makes a table true in which a row waits for somebody with a ticket, and that row's directory.
+fn make_room(open: &mut Open<'_>, next: Table, name: &PodName) -> Result<(), RegistryError> {
+    let dir = open.fresh_dir(name)?;
+    let lease = dir.join("lease");
+    let made = open_lock(&lease).map(drop).map_err(at("make", lease));
+    made.and_then(|()| open.change(next)).inspect_err(|_| discard(&dir))
 }
 
-fn now() -> Millis {
+pub(crate) fn now() -> Millis {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     Millis::try_from(since.as_millis()).unwrap_or(Millis::MAX)
 }
@@ -445,35 +275,11 @@ fn lock_lease(file: &File, path: &Path) -> Result<(), RegistryError> {
     loop {
         match ask_lock(|| file.try_lock()) {
             Ok(()) => return Ok(()),
-            Err(TryLockError::WouldBlock) if Instant::now() < until => std::thread::sleep(LOCK_RETRY),
+            Err(TryLockError::WouldBlock) if Instant::now() < until => std::thread::sleep(LEASE_RETRY),
             Err(TryLockError::WouldBlock) => {
                 return Err(RegistryError::LockBusy { path: path.to_owned(), seconds: LEASE_WAIT.as_secs() });
             }
             Err(TryLockError::Error(e)) => return Err(at("lock", path)(e)),
         }
     }
-}
-
-fn live(lease: Found, table: &Table, problems: &mut Vec<String>) -> Result<Live, RegistryError> {
-    let path = lease.dir.join("lease");
-    let named = table.pods.iter().find(|row| lease.is_of(row));
-    let Some(row) = named.cloned().or(lease.row) else {
-        let why = lease.damage.unwrap_or_else(|| "held, but has no row".to_owned());
-        return Err(at("read", path)(io::Error::new(io::ErrorKind::InvalidData, why)));
-    };
-    let beat = fs::metadata(&path).and_then(|found| found.modified()).map_err(at("look at", path))?;
-    let beat_age = SystemTime::now().duration_since(beat).unwrap_or_default();
-    let status = read_status(&lease.dir.join("status.json")).unwrap_or_else(|e| {
-        problems.push(e.to_string());
-        None
-    });
-    Ok(Live { row, status, beat_age })
-}
-
-fn read_status(path: &Path) -> Result<Option<PodStatus>, RegistryError> {
-    let Some(bytes) = read_small(path, STATUS_BYTES).map_err(at("read", path))? else {
-        return Ok(None);
-    };
-    let status = serde_json::from_slice(&bytes).map_err(io::Error::from).map_err(at("understand", path))?;
-    Ok(Some(status))
 }

@@ -8,7 +8,7 @@ use std::io::{self, Write};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 
 use crate::error::{RegistryError, at};
 use crate::files::{PRIVATE_FILE, read_small};
@@ -20,13 +20,20 @@ use crate::ticket::digest;
 /// A table of the most pods that a user may have is well below this.
 const TABLE_BYTES: u64 = 32 * 1024 * 1024;
 
-/// What lies in `scope.json`: the table, and the sum by which damage is known.
-#[derive(Serialize, Deserialize)]
+/// What lies in `scope.json`: the sum by which damage is known, then the members of the table.
+#[derive(Deserialize)]
 struct Signed {
-    sum: String,
-    #[serde(flatten)]
-    table: Table,
+    #[serde(rename = "sum")]
+    _sum: String,
+    generation: u64,
+    pods: Vec<Row>,
 }
+
+/// How the file begins, before the sum and behind it. What follows is the table without its first brace, and the sum is
+/// that of the table's own bytes: so a page is checked as it lies there and need not be written once more for that.
+const BEFORE_SUM: &[u8] = b"{\"sum\":\"";
+const AFTER_SUM: &[u8] = b"\",";
+const SUM_BYTES: usize = 64;
 
 /// The runtime directory's files.
 pub(crate) struct Files<'a> {
@@ -88,6 +95,19 @@ impl Shelf for Files<'_> {
         let restored = if had { fs::rename(self.previous_page(), &path) } else { fs::remove_file(&path) };
         restored.map_err(at("restore", path))
     }
+
+    fn has_next(&self) -> Result<bool, RegistryError> {
+        let path = self.next_page();
+        path.try_exists().map_err(at("look at", path))
+    }
+
+    fn discard_next(&mut self) -> Result<(), RegistryError> {
+        let path = self.next_page();
+        match fs::remove_file(&path) {
+            Err(e) if e.kind() != io::ErrorKind::NotFound => Err(at("remove", path)(e)),
+            _ => Ok(()),
+        }
+    }
 }
 
 /// What cannot be read at all may be whole, so that is an error and not damage.
@@ -95,10 +115,9 @@ fn read_page(path: &Path) -> Result<Page, RegistryError> {
     let Some(bytes) = read_small(path, TABLE_BYTES).map_err(at("read", path))? else {
         return Ok(Page::Missing);
     };
-    let why = match serde_json::from_slice::<Signed>(&bytes) {
-        Ok(page) if sum(&page.table).is_ok_and(|sum| sum == page.sum) => return Ok(Page::Whole(page.table)),
-        Ok(_) => "its sum does not fit".to_owned(),
-        Err(e) => e.to_string(),
+    let why = match table_of(&bytes) {
+        Ok(table) => return Ok(Page::Whole(table)),
+        Err(why) => why,
     };
     let path = path.display();
     Ok(Page::Damaged(format!(
@@ -106,13 +125,27 @@ fn read_page(path: &Path) -> Result<Page, RegistryError> {
     )))
 }
 
-fn sum(table: &Table) -> io::Result<String> {
-    Ok(digest(&serde_json::to_vec(table)?))
+/// The table of a page, or why it is not what was written.
+fn table_of(bytes: &[u8]) -> Result<Table, String> {
+    let signed = bytes.strip_prefix(BEFORE_SUM).and_then(|rest| rest.split_at_checked(SUM_BYTES));
+    let table = signed.and_then(|(sum, rest)| Some((sum, rest.strip_prefix(AFTER_SUM)?)));
+    let Some((sum, table)) = table else { return Err("it does not begin with its sum".to_owned()) };
+    if digest(&[b"{", table]).as_bytes() != sum {
+        return Err("its sum does not fit".to_owned());
+    }
+    let Signed { generation, pods, .. } = serde_json::from_slice(bytes).map_err(|e| e.to_string())?;
+    Ok(Table { generation, pods })
+}
+
+fn page_of(table: &Table) -> io::Result<Vec<u8>> {
+    let table = serde_json::to_vec(table)?;
+    let rest = table.get(1..).unwrap_or_default();
+    Ok([BEFORE_SUM, digest(&[&table]).as_bytes(), AFTER_SUM, rest].concat())
 }
 
 /// A new file that is on the disk when this returns.
 fn write_synced(path: &Path, table: &Table) -> io::Result<()> {
-    let bytes = serde_json::to_vec(&Signed { sum: sum(table)?, table: table.clone() })?;
+    let bytes = page_of(table)?;
     cut("create")?;
     let mut file =
         OpenOptions::new().write(true).create(true).truncate(true).mode(PRIVATE_FILE).open(path)?;

@@ -194,29 +194,38 @@ impl Table {
 
     /// Takes a row away. Its children go to whoever is above it, with their loans.
     pub fn release(&self, session: SessionId) -> Table {
-        let mut next = self.clone();
-        let Some(place) = next.pods.iter().position(|row| row.session == session) else { return next };
-        let gone = next.pods.remove(place);
-        let above = gone.parent.filter(|parent| next.row(*parent).is_some());
-        let mut moved = Vec::new();
-        for row in next.pods.iter_mut().filter(|row| row.parent == Some(session)) {
-            row.parent = above;
-            moved.push(row.session);
-        }
-        if let Some(above) = above {
-            if let Some(row) = next.row_mut(above) {
-                row.loans.retain(|loan| loan.session != session);
-            }
-            for child in moved {
-                next.note_loan(above, child);
-            }
-        }
-        next
+        self.reclaim(&[session])
     }
 
     /// Takes all these rows away, in whatever order.
     pub fn reclaim(&self, dead: &[SessionId]) -> Table {
-        dead.iter().fold(self.clone(), |table, session| table.release(*session))
+        let mut next = self.clone();
+        dead.iter().for_each(|session| next.remove(*session));
+        next
+    }
+
+    fn remove(&mut self, session: SessionId) {
+        let Some(place) = self.pods.iter().position(|row| row.session == session) else { return };
+        let gone = self.pods.remove(place);
+        let above = gone.parent.filter(|parent| self.row(*parent).is_some());
+        let mut moved = Vec::new();
+        for row in self.pods.iter_mut().filter(|row| row.parent == Some(session)) {
+            row.parent = above;
+            moved.push(row.session);
+        }
+        if let Some(above) = above {
+            if let Some(row) = self.row_mut(above) {
+                row.loans.retain(|loan| loan.session != session);
+            }
+            for child in moved {
+                self.note_loan(above, child);
+            }
+        }
+    }
+
+    /// Whether a row was spawned below this session. If one was, a session that comes back may get it again.
+    pub(crate) fn has_below(&self, session: SessionId) -> bool {
+        self.pods.iter().any(|row| row.ancestors.contains(&session))
     }
 
     /// The row gives up writing until it takes its scope back. Only for pods that nobody spawned and that have lent
@@ -411,7 +420,8 @@ impl Table {
         spared: &[SessionId],
         held: impl Fn(&Row) -> Scope,
     ) -> Result<(), RegistryError> {
-        for row in self.pods.iter().filter(|row| !spared.contains(&row.session)) {
+        let related = |row: &&Row| !spared.contains(&row.session) && may_touch(&row.scope, scope);
+        for row in self.pods.iter().filter(related) {
             if let Some(overlap) = overlaps_write(&held(row), scope) {
                 let holder = Box::new(row.clone());
                 return Err(RegistryError::WriteConflict { path: overlap.path, holder, rule: overlap.first });
@@ -434,6 +444,22 @@ impl Row {
         lent.allow.retain(|rule| !self.apart.allow.contains(rule));
         lent
     }
+}
+
+/// Whether a write rule of one scope lies at, above or below one of the other. Without such a pair no path can be written
+/// in both, whatever is denied or lent, so most of a thousand rows need no closer comparison.
+pub(crate) fn may_touch(a: &Scope, b: &Scope) -> bool {
+    let at_or_below = |low: &str, high: &str| {
+        let rest = low.strip_prefix(high);
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/') || high.ends_with('/'))
+    };
+    writes(a).any(|one| writes(b).any(|two| at_or_below(one, two) || at_or_below(two, one)))
+}
+
+/// The targets of a scope's write rules.
+fn writes(scope: &Scope) -> impl Iterator<Item = &str> {
+    let rules = scope.allow.iter().filter(|rule| rule.permission == Permission::Write);
+    rules.map(|rule| rule.target.as_str())
 }
 
 fn lender_without(lender: &Row, returning: &[SessionId]) -> Row {

@@ -55,9 +55,10 @@ impl fmt::Debug for Ticket {
     }
 }
 
-/// The sum by which a damaged table is known.
-pub(crate) fn digest(bytes: &[u8]) -> String {
-    hex(&Sha256::digest(bytes))
+/// The sum by which a damaged table is known, over these parts one after the other.
+pub(crate) fn digest(parts: &[&[u8]]) -> String {
+    let sum = parts.iter().fold(Sha256::new(), |sum, part| sum.chain_update(part));
+    hex(&sum.finalize())
 }
 
 fn hex(bytes: &[u8]) -> String {

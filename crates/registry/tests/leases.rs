@@ -195,6 +195,7 @@ fn everything_of_a_pod_is_private_and_goes_with_it() {
         waiting: None,
         run: None,
         head_seq: 3,
+        tally: None,
         updated_ms: 4,
     };
     assert_eq!(runtime.look().unwrap().live[0].state(), "starting");

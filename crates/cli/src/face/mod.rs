@@ -244,9 +244,8 @@ impl Face {
     async fn wait_for(&self, session: SessionId) -> Result<Answer, Failure> {
         let until = tokio::time::Instant::now() + LIFE_WAIT;
         while tokio::time::Instant::now() < until {
-            let look = Runtime::new(&self.home.paths).look()?;
             // It stands in the table a moment before it can be spoken to.
-            if let Some(live) = look.by_session(session)
+            if let Some(live) = Runtime::new(&self.home.paths).live_on(session)?
                 && tokio::net::UnixStream::connect(&live.row.socket).await.is_ok()
             {
                 let (name, socket) = (live.row.name.to_string(), live.row.socket.clone());

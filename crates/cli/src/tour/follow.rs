@@ -79,8 +79,8 @@ async fn listen(
 ) -> Result<(), Failure> {
     let mut since: Option<Position> = None;
     loop {
-        let look = Runtime::new(&home.paths).look()?;
-        let found = look.by_session(session).map(|live| (live.row.socket.clone(), live.row.pid));
+        let live = Runtime::new(&home.paths).live_on(session)?;
+        let found = live.map(|live| (live.row.socket, live.row.pid));
         let Some((socket, pid)) = found else {
             tokio::time::sleep(LOOK_RETRY).await;
             continue;

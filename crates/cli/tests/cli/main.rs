@@ -24,6 +24,7 @@ mod hooks;
 mod host;
 mod hostile;
 mod http;
+mod idle_crowd;
 mod images;
 mod jobs;
 mod jobs_killed;

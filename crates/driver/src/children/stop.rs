@@ -103,8 +103,8 @@ async fn send_signal(hand: &Arc<Hand>, kin: &Arc<Kin>, signal: Signal) -> Result
     }
     let session = kin.session;
     hand.off_loop(move |hand| {
-        let look = hand.runtime.look().map_err(|e| chain(&e))?;
-        let Some(live) = look.by_session(session) else { return Ok(()) };
+        let live = hand.runtime.live_on(session).map_err(|e| chain(&e))?;
+        let Some(live) = live else { return Ok(()) };
         let raw = i32::try_from(live.row.pid).map_err(|e| e.to_string())?;
         let Some(pid) = Pid::from_raw(raw).filter(|_| began_at(live.row.pid) == Some(live.row.start_time))
         else {

@@ -247,13 +247,12 @@ pub(super) async fn look(hand: Arc<Hand>, child: SessionId, name: PodName, ready
 
 /// `None`: it is starting or stopping at this moment.
 fn find(hand: &Hand, child: SessionId, ready: bool) -> Result<Option<Found>, String> {
-    let look = hand.runtime.look().map_err(|e| chain(&e))?;
-    if let Some(live) = look.by_session(child) {
+    if let Some(live) = hand.runtime.live_on(child).map_err(|e| chain(&e))? {
         if live.row.parent.is_some_and(|parent| parent != hand.session) {
             return Ok(Some(Found::Anothers));
         }
         let begun = live.row.ticket_hash.is_none() && live.status.is_some();
-        return Ok(begun.then(|| Found::Lives(Box::new(live.row.clone()))));
+        return Ok(begun.then(|| Found::Lives(Box::new(live.row))));
     }
     let table = hand.runtime.table().map_err(|e| chain(&e))?;
     // A ticket is waited for as long as somebody may come with it. Whoever may has the session's lease, which the life that
