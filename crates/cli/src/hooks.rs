@@ -257,6 +257,7 @@ fn commands(
         },
         masked: secrets.chain(ours.into_iter().cloned()).collect(),
         lifted: Vec::new(),
+        findings: minke_exec::fence::Findings::default(),
         network: Network::Off,
         env: EnvRules::default(),
     };
@@ -267,6 +268,7 @@ fn commands(
         output_dir: ground.at("output"),
         cover: Arc::new(move || Box::new(Covered(cover.stream().ok()))),
         helper: Helper::default(),
+        guard: minke_exec::command::Guard::default(),
     }))))
 }
 

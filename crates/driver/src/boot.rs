@@ -41,6 +41,7 @@ use crate::children::{Children, Reach};
 use crate::clients::Clients;
 use crate::clients::guard::Guard;
 use crate::clock::Clock;
+use crate::denials::Denials;
 use crate::driver::HEARTBEAT;
 use crate::driver::{Driver, Storage, Troubles};
 use crate::errands::Errands;
@@ -347,7 +348,10 @@ fn equip(
         (SandboxMode::Off, Some(_)) => Tier::Off,
         (SandboxMode::Off | SandboxMode::Scope | SandboxMode::ReadOnly, _) => found,
     };
+    let denials = Denials::new(&hands.place.cwd.to_string_lossy());
+    denials.set(&hands.papers.rules.rules);
     let kit = Kit::make(Making {
+        denials: &denials,
         session: args.session,
         scope: &hands.place.scope,
         manifest: &state.manifest,
@@ -445,6 +449,7 @@ fn assemble(
     hooked.observe(&paths.state, log.head().seq + 1, mandate);
     let proxied = web::proxy(&state.manifest.sandbox.network, &scope.dir().join("proxy.sock"), &mail, &cover);
     let mut kit = kit;
+    kit.guard.tell(watching(&mail, &cover));
     match proxied {
         Ok(proxy) => kit.proxy = proxy,
         Err(why) => alerts.push((AlertSource::Worker, format!("commands reach no host: {why}"))),
@@ -507,6 +512,26 @@ fn assemble(
         ending: None,
     };
     (driver, boot, alerts)
+}
+
+/// Who hears of repositories that changed when no call had it in its result.
+fn watching(mail: &mpsc::Sender<Mail>, cover: &Arc<Cover>) -> minke_git::Tell {
+    let (mail, cover) = (mail.clone(), Arc::clone(cover));
+    Arc::new(move |notes| {
+        for line in notes.lines() {
+            // A name that holds a key is told to nobody.
+            let told = match cover.is_in(line.as_bytes()) {
+                Ok(false) => line,
+                _ => "a command changed git repositories, and a name among them holds a key".to_owned(),
+            };
+            let (mail, letter) = (mail.clone(), Mail::Noticed(told));
+            // The loop is gone only when the process ends; a thread of the guard's own may wait for it.
+            match tokio::runtime::Handle::try_current() {
+                Ok(runtime) => drop(runtime.spawn(async move { drop(mail.send(letter).await) })),
+                Err(_) => drop(mail.blocking_send(letter)),
+            }
+        }
+    })
 }
 
 fn open(

@@ -259,6 +259,7 @@ impl Driver {
             Err(e) => (None, vec![format!("{e}; the rules that held before still hold")]),
         };
         if let Some(rules) = rules {
+            self.kit.denials.set(&rules);
             self.take(What::Policy(Box::new(rules)));
         }
         for message in problems {

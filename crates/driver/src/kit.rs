@@ -6,12 +6,13 @@
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use minke_exec::command::{Commands, CommandsConfig, Veil};
-use minke_exec::fence::{EnvRules, FenceSpec, Helper, Network, PodDirs};
+use minke_exec::fence::{EnvRules, FenceSpec, Findings, Helper, Network, PodDirs};
 use minke_exec::proxy::Proxy;
-use minke_files::{Files, FilesConfig, TmpAlias};
+use minke_files::{Files, FilesConfig, LedTo, TmpAlias};
+use minke_git::{Area, Finder, Ground, Guard, Scanner};
 use minke_llm::Cover;
 use minke_manifest::profiles::Offer;
 use minke_manifest::{Manifest, SandboxMode};
@@ -21,6 +22,7 @@ use minke_references::Skill;
 use minke_registry::{OwnDirs, Paths};
 use minke_tool::Tool;
 
+use crate::denials::Denials;
 use crate::words::reaches;
 
 /// Where commands in a fence that can move it see the pod's own temporary directory.
@@ -28,6 +30,9 @@ const SHOWN_TMP: &str = "/tmp";
 
 /// Where clones of workspaces lie among our data.
 pub(crate) const CLONES: &str = "clones";
+
+/// Where among our state the repositories are kept that were there before the commands that run.
+const BEFORE: &str = "repositories";
 
 /// What a kit is made from.
 pub(crate) struct Making<'a> {
@@ -43,11 +48,16 @@ pub(crate) struct Making<'a> {
     /// The profiles that a child can be made from.
     pub(crate) profiles: &'a Arc<Offer>,
     pub(crate) skills: &'a [Skill],
+    pub(crate) denials: &'a Denials,
 }
 
 pub(crate) struct Kit {
     pub(crate) files: Arc<Files>,
     pub(crate) commands: Option<Arc<Commands>>,
+    /// Compares repositories before and after commands.
+    pub(crate) guard: Guard,
+    /// Told of the rules whenever they change.
+    pub(crate) denials: Denials,
     /// Exactly what is offered, sorted by name.
     pub(crate) tools: Vec<Arc<dyn Tool>>,
     pub(crate) tier: Tier,
@@ -69,8 +79,15 @@ impl Kit {
             Files::none()
         });
         let files = Arc::new(files);
-        let commands =
-            tier.offers_commands().then(|| Arc::new(Commands::new(commands_config(making, &files))));
+        let guard = Guard::new(Some(making.paths.state.join(BEFORE).join(making.session.to_string())));
+        let commands = tier
+            .offers_commands()
+            .then(|| Arc::new(Commands::new(commands_config(making, (&files, &guard)))));
+        if tier.offers_commands() && tier != Tier::Off && manifest.sandbox.mode != SandboxMode::ReadOnly {
+            let denied = making.denials.within(scope);
+            let ground = Ground { scope: files.scope(), denied, lifted: lifted(making) };
+            notices.extend(guard.recover(ground).lines());
+        }
         notices.extend(notice(tier));
         if manifest.sandbox.network != minke_manifest::Network::Off && !tier.reaches_hosts() {
             notices.push(format!("commands reach no host: tier {tier} cannot hold them to the pod's proxy"));
@@ -88,7 +105,8 @@ impl Kit {
                 rule.target
             ));
         }
-        Kit { files, commands, tools, tier, own: own(making), notices, proxy: None }
+        let denials = making.denials.clone();
+        Kit { files, commands, guard, denials, tools, tier, own: own(making), notices, proxy: None }
     }
 }
 
@@ -135,7 +153,25 @@ fn files_config(making: &Making<'_>) -> FilesConfig {
         readable: beside(making.scope, making.skills),
         masked: masked(paths),
         lifted: lifted(making),
+        led_to: led_to(),
     }
+}
+
+/// What git is led to outside of protected names, looked up for each write: a person may change it at any time.
+fn led_to() -> LedTo {
+    let scanner = Mutex::new(Scanner::default());
+    LedTo(Some(Arc::new(move |path: &Path, scope: &Scope| {
+        if minke_git::is_of_a_bare_repository(path) {
+            return Some("a repository's own directory");
+        }
+        let survey = {
+            let mut scanner = scanner.lock().unwrap_or_else(PoisonError::into_inner);
+            scanner.scan(Area { scope, denied: None })
+        };
+        let within = |target: &Path| path.starts_with(target);
+        let targets = Finder::of_this_user().targets(&survey.repositories, within);
+        (!targets.is_empty()).then_some("what git's configuration or a hook leads to")
+    })))
 }
 
 /// Directories of skills that the scope does not reach, and that are read all the same.
@@ -159,7 +195,7 @@ pub(crate) fn reading(scope: &Scope) -> Scope {
     scope
 }
 
-fn commands_config(making: &Making<'_>, files: &Arc<Files>) -> CommandsConfig {
+fn commands_config(making: &Making<'_>, (files, guard): (&Arc<Files>, &Guard)) -> CommandsConfig {
     let Making { manifest, paths, dirs, tier, cover, .. } = *making;
     let sandbox = &manifest.sandbox;
     let network = match sandbox.network {
@@ -182,7 +218,9 @@ fn commands_config(making: &Making<'_>, files: &Arc<Files>) -> CommandsConfig {
         lifted: lifted(making),
         network,
         env: EnvRules { pass: sandbox.env.pass.clone(), set: sandbox.env.set.clone() },
+        findings: Findings::default(),
     };
+    let denials = making.denials.clone();
     let (files, cover) = (Arc::clone(files), Arc::clone(cover));
     let skills: Vec<ScopeRule> =
         beside(making.scope, making.skills).iter().map(|dir| read_rule(dir)).collect();
@@ -192,11 +230,13 @@ fn commands_config(making: &Making<'_>, files: &Arc<Files>) -> CommandsConfig {
         spec: Arc::new(move || {
             let mut scope = files.scope();
             scope.allow.extend(skills.iter().cloned());
-            FenceSpec { scope, ..made.clone() }
+            let findings = Findings { denied: denials.within(&scope), survey: None };
+            FenceSpec { scope, findings, ..made.clone() }
         }),
         output_dir: dirs.output.clone(),
         cover: Arc::new(move || Box::new(Covered::new(&cover))),
         helper: making.helper.clone(),
+        guard: guard.clone(),
     }
 }
 

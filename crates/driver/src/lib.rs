@@ -13,6 +13,7 @@ mod carrying;
 mod children;
 mod clients;
 mod clock;
+mod denials;
 mod driver;
 mod errands;
 mod gate;

@@ -41,6 +41,7 @@ fn main() -> ExitCode {
         },
         masked: Vec::new(),
         lifted: Vec::new(),
+        findings: minke_exec::fence::Findings::default(),
         network: Network::Off,
         env: EnvRules::default(),
     };

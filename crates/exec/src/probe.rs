@@ -179,6 +179,7 @@ fn attempt(helper: &Helper, tier: Tier, dir: &Path) -> Result<(), String> {
         dirs: PodDirs { tmp: at("tmp"), output: at("output"), fences: at("fences"), writable_tmp: true },
         masked: Vec::new(),
         lifted: Vec::new(),
+        findings: crate::fence::Findings::default(),
         network: Network::Off,
         env: EnvRules::default(),
     };

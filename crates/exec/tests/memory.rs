@@ -190,6 +190,7 @@ fn spec(at: &Path) -> FenceSpec {
         },
         masked: Vec::new(),
         lifted: Vec::new(),
+        findings: minke_exec::fence::Findings::default(),
         network: Network::Off,
         env: EnvRules::default(),
     }

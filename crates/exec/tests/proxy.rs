@@ -837,6 +837,7 @@ async fn a_command_in_a_fence_reaches_granted_hosts_and_nothing_else() {
         dirs: PodDirs { tmp, output, fences: root.join("fences"), writable_tmp: true },
         masked: Vec::new(),
         lifted: Vec::new(),
+        findings: minke_exec::fence::Findings::default(),
         network: Network::Proxy { socket: root.join("proxy.sock") },
         env: EnvRules::default(),
     };

@@ -41,6 +41,7 @@ fn spec(allow: Vec<ScopeRule>, deny: Vec<ScopeRule>) -> FenceSpec {
         },
         masked: vec![PathBuf::from(HOME).join(".ssh"), PathBuf::from(DATA)],
         lifted: Vec::new(),
+        findings: minke_exec::fence::Findings::default(),
         network: Network::Off,
         env: EnvRules::default(),
     }

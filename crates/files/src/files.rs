@@ -32,6 +32,19 @@ pub struct FilesConfig {
     pub masked: Vec<PathBuf>,
     /// Where a person has lifted a mask or a protection: at a place within it, for that place and what is below.
     pub lifted: Vec<PathBuf>,
+    /// Further places that programs run or believe, whatever their names.
+    pub led_to: LedTo,
+}
+
+/// Whether something outside of a protected name is run or believed later, because a configuration leads there. Asked
+/// before each write, with the scope as it is then.
+#[derive(Clone, Default)]
+pub struct LedTo(pub Option<Arc<dyn Fn(&Path, &Scope) -> Option<&'static str> + Send + Sync>>);
+
+impl std::fmt::Debug for LedTo {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("LedTo").field(&self.0.is_some()).finish()
+    }
 }
 
 /// One directory under another name.

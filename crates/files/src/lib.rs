@@ -21,7 +21,7 @@ pub use minke_policy::Level;
 
 pub use entry::{Entry, Kind};
 pub use error::{FileError, FilesError};
-pub use files::{Files, FilesConfig, Located, Opened, OpenedDir, TmpAlias};
+pub use files::{Files, FilesConfig, LedTo, Located, Opened, OpenedDir, TmpAlias};
 pub use removal::{Removal, remove_tree};
 pub use replace::{Expect, FILE_BYTES, Guard, Replaced, hash};
 pub use temporary::make_files_under;

@@ -64,6 +64,7 @@ struct Beside {
     lifted: Vec<PathBuf>,
     /// The same as text, for `policy`.
     lifted_names: Vec<String>,
+    led_to: crate::files::LedTo,
 }
 
 /// A grant, held by the directory that it names or, if it names a file, by that file's directory.
@@ -80,7 +81,8 @@ struct Held {
 
 impl Walls {
     pub(crate) fn new(config: FilesConfig) -> Result<Walls, FilesError> {
-        let FilesConfig { scope, tmp, tmp_dir, tmp_read_only, output, readable, masked, lifted } = config;
+        let FilesConfig { scope, tmp, tmp_dir, tmp_read_only, output, readable, masked, lifted, led_to } =
+            config;
         let tmp_level = if tmp_read_only { Level::Read } else { Level::Write };
         let mut own: Vec<(PathBuf, Level)> = tmp_dir.into_iter().map(|dir| (dir, tmp_level)).collect();
         if let Some(alias) = &tmp
@@ -96,7 +98,7 @@ impl Walls {
             hidden.push(path);
         }
         let lifted_names = lifted.iter().map(|path| text(path).into_owned()).collect();
-        let beside = Arc::new(Beside { tmp, own, hidden, lifted, lifted_names });
+        let beside = Arc::new(Beside { tmp, own, hidden, lifted, lifted_names, led_to });
         let folded = cfg!(target_os = "macos").then(Scope::default);
         let lent = Arc::default();
         let mut walls = Walls { scope: Scope::default(), folded, grants: Vec::new(), lent, beside };
@@ -212,7 +214,10 @@ impl Walls {
     pub(crate) fn check(&self, path: &Path, want: Level) -> Result<(), FileError> {
         let (have, wall) = if want == Level::Write { self.at(path) } else { self.without_names(path) };
         if have >= want {
-            return Ok(());
+            return match self.led_to(path).filter(|_| want == Level::Write) {
+                Some(name) => Err(FileError::Protected { path: path.to_owned(), name }),
+                None => Ok(()),
+            };
         }
         let path = path.to_owned();
         Err(match wall {
@@ -224,6 +229,13 @@ impl Walls {
             },
             Wall::Scope => FileError::OutOfScope { path, scope: self.summary() },
         })
+    }
+
+    /// What leads a program to a place that may be written.
+    fn led_to(&self, path: &Path) -> Option<&'static str> {
+        let led_to = self.beside.led_to.0.as_ref()?;
+        let is_lifted = self.beside.lifted.iter().any(|lifted| path.starts_with(lifted));
+        if is_lifted || self.own(path).is_some() { None } else { led_to(path, &self.scope) }
     }
 
     /// The scope in one bounded line.

@@ -20,7 +20,7 @@ pub use judge::{
 };
 pub use posture::Posture;
 pub use protected::{NAMES, is_of_home, is_of_project, protected, protected_unless, secrets};
-pub use rules::{Layer, Placed, Rule, RuleSet, granted, propose, strictest};
+pub use rules::{DeniedPaths, Layer, Placed, Rule, RuleSet, granted, propose, strictest};
 pub use schedule::{AT_ONCE, Slot, SlotState, conflicts, startable};
 pub use scope::{
     Level, Overlap, add_back, bad_rule, contains, deny_inside_write, first_excess, is_canonical, level,

@@ -64,6 +64,7 @@ impl Pod {
             output_dir: root.join("output"),
             cover: Arc::new(|| Box::new(Clear)),
             helper: Helper::at(env!("CARGO_BIN_EXE_tools-fence")),
+            guard: minke_exec::command::Guard::default(),
         }));
         let tools = shell_tools(Some(Arc::clone(&commands)));
         Pod { dir, commands, tools, told: Arc::default() }

@@ -37,6 +37,8 @@ pub(super) struct Background {
     status: watch::Sender<(Status, Duration)>,
     /// Whoever attends to it.
     task: OnceLock<AbortHandle>,
+    /// What it did to repositories.
+    notes: OnceLock<Vec<String>>,
 }
 
 impl Background {
@@ -60,12 +62,19 @@ impl Background {
             stop: watch::Sender::new(false),
             status: watch::Sender::new((Status::Running, Duration::ZERO)),
             task: OnceLock::new(),
+            notes: OnceLock::new(),
         })
     }
 
     pub(super) fn attended_by(&self, task: AbortHandle) {
         // Set once, by whoever started it.
         self.task.get_or_init(|| task);
+    }
+
+    /// What was found when it had ended.
+    pub(super) fn learn(&self, notes: Vec<String>) {
+        // Set once, by the task that attends to it.
+        self.notes.get_or_init(|| notes);
     }
 
     /// Gives it up without waiting: its tree is killed when the task that attends to it is dropped.
@@ -143,6 +152,7 @@ impl Background {
         (start, text): (u64, String),
     ) -> Piece {
         Piece {
+            notes: self.notes.get().cloned().unwrap_or_default(),
             command: self.row.command.clone(),
             status,
             elapsed,

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use minke_git::{Ground, Guard, Watch};
 use minke_policy::Tier;
 use minke_tool::{CommandEnd, News};
 
@@ -37,6 +38,8 @@ pub struct CommandsConfig {
     pub cover: Arc<dyn Fn() -> Box<dyn Veil> + Send + Sync>,
     /// The binary that puts up the walls.
     pub helper: Helper,
+    /// Compares the repositories of the scope before and after each command.
+    pub guard: Guard,
 }
 
 /// All commands of a pod.
@@ -80,9 +83,10 @@ impl Commands {
         let row = self.row(&order, false);
         let _entered = self.table.enter(row.clone())?;
         let heard = self.hear(&order, news);
-        let (launched, _) = self.launch(&order, false).await?;
+        let (launched, _, watch) = self.launch(&order, false).await?;
         let telling = Telling::begin(&heard, row, &order);
         let end = attend(launched, &heard, order.timeout, std::future::pending()).await;
+        let notes = compared(watch).await;
         let end = telling.end(end)?;
         self.refill();
         let heard = lock(&heard);
@@ -96,6 +100,7 @@ impl Commands {
             file: heard.file(),
             unkept: heard.unkept(),
             set_id_refused: heard.set_id_refused(),
+            notes,
             took: began.elapsed(),
         })
     }
@@ -106,7 +111,7 @@ impl Commands {
         let row = self.row(&order, true);
         let entered = self.table.enter(row.clone())?;
         let heard = self.hear(&order, news);
-        let (launched, input) = self.launch(&order, true).await?;
+        let (launched, input, watch) = self.launch(&order, true).await?;
         let background = Background::new(row.clone(), order.tty, Arc::clone(&heard), input)?;
         let background = Arc::new(background);
         self.table.add(&background);
@@ -115,6 +120,7 @@ impl Commands {
         let (stop, attended) = (background.stopped(), Arc::clone(&background));
         let task = tokio::spawn(async move {
             let end = attend(launched, &heard, order.timeout, stop).await;
+            attended.learn(compared(watch).await);
             let end = telling.end(end).unwrap_or_else(|error| {
                 // Nobody waits for it; whoever looks is told.
                 lock(&heard).broke(error.to_string());
@@ -211,17 +217,48 @@ impl Commands {
         &self,
         order: &RunOrder,
         with_input: bool,
-    ) -> Result<(Launched, Option<OwnedFd>), CommandError> {
+    ) -> Result<(Launched, Option<OwnedFd>, Option<Watch>), CommandError> {
         let (config, order, spare) = (self.config.clone(), order.clone(), self.spares.take());
         // Given up meanwhile, the command is dropped as soon as it is there, which kills it.
         let table = Arc::clone(&self.table);
         tokio::task::spawn_blocking(move || {
-            let spec = (config.spec)();
+            let mut spec = (config.spec)();
             table.held_to(&order.id, spec.writes(config.tier));
-            launch(&config, spec, &order, with_input, spare)
+            let watch = watch(&config, &mut spec)?;
+            let (launched, input) = launch(&config, spec, &order, with_input, spare)?;
+            Ok((launched, input, watch))
         })
         .await
         .unwrap_or_else(|e| Err(CommandError::Defect(e.to_string())))
+    }
+}
+
+/// The guard's watch over a command that can write anything and is held to a scope.
+fn watch(config: &CommandsConfig, spec: &mut FenceSpec) -> Result<Option<Watch>, CommandError> {
+    if spec.read_only || config.tier == Tier::Off {
+        return Ok(None);
+    }
+    let ground = Ground {
+        scope: spec.scope.clone(),
+        denied: spec.findings.denied.clone(),
+        lifted: spec.lifted.clone(),
+    };
+    let watch = config.guard.begin(ground).map_err(|source| CommandError::Io {
+        what: "keep a list of the git repositories in the scope",
+        source,
+    })?;
+    spec.findings.survey = Some(Arc::clone(&watch.survey));
+    Ok(Some(watch))
+}
+
+/// What a command that has ended did to repositories.
+async fn compared(watch: Option<Watch>) -> Vec<String> {
+    let Some(watch) = watch else { return Vec::new() };
+    match tokio::task::spawn_blocking(move || watch.end().lines()).await {
+        Ok(lines) => lines,
+        Err(e) => {
+            vec![format!("the git repositories could not be compared ({e}): this is a defect of Minke")]
+        }
     }
 }
 

@@ -105,6 +105,7 @@ fn launch(config: &CommandsConfig, order: HookOrder) -> Result<Launched, Command
     // A hook steers what commands may do, so no program that a command wrote may take the place of one it names.
     let path = lookup(&spec).path().to_string_lossy().into_owned();
     spec.env.set.entry("PATH".to_owned()).or_insert(path);
+    spec.findings.survey = Some(config.guard.survey(spec.area()));
     let (stdin, input) = ends::pipe().map_err(io)?;
     let (stdout, their_stdout) = ends::pipe().map_err(io)?;
     let (stderr, their_stderr) = ends::pipe().map_err(io)?;

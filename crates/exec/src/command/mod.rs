@@ -24,5 +24,6 @@ pub use background::INPUT_BYTES;
 pub use commands::{Commands, CommandsConfig};
 pub use heard::{FILE_BYTES, INLINE_BYTES, INLINE_LINES};
 pub use hook::{HookEnd, HookExit, HookOrder};
+pub use minke_git::{Guard, Notes};
 pub use order::{COMMAND_BYTES, CommandError, Finished, Piece, RunOrder, Status, Veil};
 pub use table::{BACKGROUND_MOST, REMEMBERED_MOST, Row};

@@ -93,6 +93,8 @@ pub struct Finished {
     pub unkept: Option<String>,
     /// The kernel refused it a call that would have made a set-user-id or set-group-id file.
     pub set_id_refused: bool,
+    /// New repositories, and what was moved aside in repositories because it would run code.
+    pub notes: Vec<String>,
     pub took: Duration,
 }
 
@@ -123,6 +125,8 @@ pub struct Piece {
     pub unkept: Option<String>,
     /// The kernel refused it a call that would have made a set-user-id or set-group-id file.
     pub set_id_refused: bool,
+    /// As in `Finished`, once the command has ended.
+    pub notes: Vec<String>,
 }
 
 /// Why a command was not run, told, heard or ended.

@@ -7,7 +7,9 @@
 use std::collections::HashMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
+use minke_git::Survey;
 use minke_policy::{Level, Tier, level};
 use minke_record::{Permission, Scope, ScopeRule};
 
@@ -110,6 +112,7 @@ struct Ground<'a> {
     carved: Vec<(PathBuf, Level)>,
     /// Never seen.
     masked: Vec<PathBuf>,
+    survey: Arc<Survey>,
     tmp: PathBuf,
     output: PathBuf,
 }
@@ -134,7 +137,9 @@ impl<'a> Ground<'a> {
         let readable: Vec<&ScopeRule> =
             scope.allow.iter().filter(|rule| at(rule) == Level::Read).filter(present).collect();
         let reads = outermost(&readable, &writes);
-        let carved = carved(scope);
+        let survey = spec.survey();
+        let mut carved = carved(scope);
+        carved.extend(denied(tier, scope, &survey)?);
         let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
         let mut masked: Vec<PathBuf> =
             spec.masked.iter().map(|path| real(path)).filter(|path| path.exists()).collect();
@@ -145,7 +150,7 @@ impl<'a> Ground<'a> {
         let home = std::env::home_dir().filter(|home| home.is_absolute());
         let home = home.map(|home| real(&home)).filter(|home| home != Path::new("/"));
         let (tmp, output) = (real(&spec.dirs.tmp), real(&spec.dirs.output));
-        Ok(Ground { tier, spec, home, writes, reads, carved, masked, tmp, output })
+        Ok(Ground { tier, spec, home, writes, reads, carved, masked, survey, tmp, output })
     }
 
     fn cannot(&self, why: String) -> FenceError {
@@ -176,6 +181,12 @@ impl<'a> Ground<'a> {
         let tmp_rights = if self.spec.dirs.writable_tmp { Rights::WRITE } else { Rights::READ };
         rules.push(("/tmp".into(), tmp_rights));
         mounts.push(Mount::new(&self.output, What::Shown));
+        let names = repositories::Names {
+            scope: &self.spec.scope,
+            survey: &self.survey,
+            home: self.home.as_deref(),
+            lifted: &self.spec.lifted,
+        };
         for rule in &self.writes {
             let root = Path::new(&rule.target);
             if ["/proc", "/sys", "/dev"].iter().any(|place| root.starts_with(place)) {
@@ -187,12 +198,10 @@ impl<'a> Ground<'a> {
                 mounts.push(Mount::new(root, What::Grant));
             }
             rules.push((root.into(), if rule.recursive { Rights::WRITE } else { Rights::WRITE_FLAT }));
-            plan.protected.extend(repositories::protected_names(
-                root,
-                self.home.as_deref(),
-                &self.spec.lifted,
-            ));
+            plan.protected.extend(names.of_grant(root));
         }
+        let roots: Vec<&Path> = self.writes.iter().map(|rule| Path::new(&rule.target)).collect();
+        plan.protected.extend(names.targets(&roots));
         for rule in &self.reads {
             mounts.push(Mount::new(&rule.target, What::Shown));
             rules.push(((&rule.target).into(), Rights::READ));
@@ -413,4 +422,29 @@ fn carved(scope: &Scope) -> Vec<(PathBuf, Level)> {
         found.push((PathBuf::from(&rule.target), left));
     }
     found
+}
+
+/// Paths that rules deny, each by its real place: what a link of such a name leads to is denied as far as it is granted.
+/// A link itself holds no content.
+fn denied(tier: Tier, scope: &Scope, survey: &Survey) -> Result<Vec<(PathBuf, Level)>, FenceError> {
+    if survey.denied.len() > minke_git::DENIED {
+        let most = minke_git::DENIED;
+        let why = format!(
+            "rules deny more than {most} paths of the scope one by one; deny the directories that they are in"
+        );
+        return Err(FenceError::CannotExpress { tier, why });
+    }
+    let mut found = Vec::new();
+    for path in &survey.denied {
+        if !path.is_symlink() {
+            found.push((path.clone(), Level::None));
+            continue;
+        }
+        let Ok(real) = path.canonicalize() else { continue };
+        let is_root = scope.allow.iter().any(|rule| Path::new(&rule.target).starts_with(&real));
+        if !is_root && real.to_str().is_some_and(|real| level(scope, real) > Level::None) {
+            found.push((real, Level::None));
+        }
+    }
+    Ok(found)
 }

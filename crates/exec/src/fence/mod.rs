@@ -34,9 +34,10 @@ mod walls;
 mod watch;
 
 use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
-use minke_policy::Tier;
+use minke_git::{Area, Scanner, Survey};
+use minke_policy::{DeniedPaths, Tier};
 use minke_record::Scope;
 
 pub use crate::env::EnvRules;
@@ -64,6 +65,28 @@ pub struct FenceSpec {
     pub lifted: Vec<PathBuf>,
     pub network: Network,
     pub env: EnvRules,
+    pub findings: Findings,
+}
+
+/// What is known of the scope's trees beside the scope.
+#[derive(Debug, Clone, Default)]
+pub struct Findings {
+    /// Paths that rules deny to everything.
+    pub denied: Option<Arc<DeniedPaths>>,
+    /// The repositories and denied paths as they are now; without it they are looked for once more.
+    pub survey: Option<Arc<Survey>>,
+}
+
+impl FenceSpec {
+    /// Repositories and denied paths of the scope as they are now.
+    pub(crate) fn survey(&self) -> Arc<Survey> {
+        self.findings.survey.clone().unwrap_or_else(|| Arc::new(Scanner::default().scan(self.area())))
+    }
+
+    /// What a survey is about.
+    pub fn area(&self) -> Area<'_> {
+        Area { scope: &self.scope, denied: self.findings.denied.as_ref() }
+    }
 }
 
 impl FenceSpec {

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use minke_policy::Tier;
 
@@ -76,6 +76,8 @@ pub(super) struct Protected {
     pub(super) name: PathBuf,
     /// It is held even where nothing is there yet.
     pub(super) missing: bool,
+    /// Something reads it as a file, so an empty file stands in where nothing is.
+    pub(super) is_file: bool,
 }
 
 /// What is one command's own.
@@ -89,6 +91,13 @@ pub(super) struct Errand {
     pub(super) limits: Vec<(u32, u64)>,
     /// What the command has instead of this process's own.
     pub(super) umask: Option<u32>,
+}
+
+impl Protected {
+    /// A name that is held, there or not.
+    pub(super) fn name(root: &Path, name: impl Into<PathBuf>) -> Protected {
+        Protected { root: root.to_owned(), name: name.into(), missing: true, is_file: false }
+    }
 }
 
 const WHATS: [What; 8] = [
@@ -139,6 +148,7 @@ impl Errand {
             out.text(held.root.as_os_str());
             out.text(held.name.as_os_str());
             out.number(u64::from(held.missing));
+            out.number(u64::from(held.is_file));
         });
         out.many(rules.iter(), |out, (path, rights)| {
             out.text(path.as_os_str());
@@ -172,7 +182,8 @@ impl Errand {
             Ok(Mount { at, what: *what.ok_or_else(cut)? })
         })?;
         let protected = from.many(|from| {
-            Ok(Protected { root: from.path()?, name: from.path()?, missing: from.number()? != 0 })
+            let (root, name) = (from.path()?, from.path()?);
+            Ok(Protected { root, name, missing: from.number()? != 0, is_file: from.number()? != 0 })
         })?;
         let rules = from.many(|from| Ok((from.path()?, Rights::from_bits(from.number()?))))?;
         let plan = Plan {
@@ -276,7 +287,12 @@ mod tests {
             writable_root: true,
             tmp: "/run/pods/a/tmp".into(),
             mounts: WHATS.iter().map(|what| Mount::new("/w", *what)).collect(),
-            protected: vec![Protected { root: "/w".into(), name: ".git/hooks".into(), missing: true }],
+            protected: vec![Protected {
+                root: "/w".into(),
+                name: ".git/hooks".into(),
+                missing: true,
+                is_file: false,
+            }],
             rules: vec![("/usr".into(), Rights::READ), ("/w".into(), Rights::WRITE)],
         };
         Errand {

@@ -146,7 +146,7 @@ pub(super) fn prepare(plan: &Plan, notes: &File) -> Result<Vec<Layer>, Failure> 
             && plan.walls.has(Walls::CARVED)
         {
             let name = held.at.strip_prefix(root).unwrap_or(&held.at).to_owned();
-            let held_at = Protected { root: root.clone(), name, missing: true };
+            let held_at = Protected { root: root.clone(), name, missing: true, is_file: false };
             all.hold(&held_at, Wish::of(held.what));
         }
     }
@@ -196,7 +196,11 @@ impl Wishes {
                 Ok(_) => break,
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {
                     if held.missing {
-                        let kind = if is_whole { placeholders::kind_of(&held.name) } else { Kind::Socket };
+                        let kind = match is_whole {
+                            true if held.is_file => Kind::File(""),
+                            true => placeholders::kind_of(&held.name),
+                            false => Kind::Socket,
+                        };
                         self.missing.push(Missing { path, kind, wish, way });
                     }
                     return;

@@ -259,6 +259,7 @@ async fn the_fence_is_that_of_the_moment_of_starting() {
         output_dir: home.at("output"),
         cover: Arc::new(|| Box::new(crate::support::Clear)),
         helper: crate::support::helper(),
+        guard: minke_exec::command::Guard::default(),
     });
     let write = "echo x > file && echo written";
     let before = commands.run(home.order(&commands, write), &News::nobody()).await.unwrap();

@@ -90,6 +90,7 @@ pub(crate) fn spec_at(dir: &Path) -> FenceSpec {
         },
         masked: Vec::new(),
         lifted: Vec::new(),
+        findings: minke_exec::fence::Findings::default(),
         network: Network::Off,
         env: EnvRules::default(),
     }
@@ -107,6 +108,7 @@ pub(crate) fn commands_at(
         output_dir: dir.join("output"),
         cover: Arc::new(cover),
         helper: helper(),
+        guard: minke_exec::command::Guard::default(),
     })
 }
 

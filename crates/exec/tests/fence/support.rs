@@ -100,6 +100,7 @@ impl Yard {
             dirs: PodDirs { tmp, output, fences: at.join("pod/fences"), writable_tmp: true },
             masked: Vec::new(),
             lifted: Vec::new(),
+            findings: minke_exec::fence::Findings::default(),
             network: Network::Off,
             env: EnvRules::default(),
         };

@@ -28,7 +28,7 @@ pub(crate) const DENIED: [&str; 4] =
 pub(crate) const HIDDEN: [&str; 2] = ["work/box/hidden", "work/box/hidden.txt"];
 
 /// Files that hold the canary.
-const SECRETS: [&str; 16] = [
+const SECRETS: [&str; 20] = [
     "outside/victim-file",
     "flat/sub/inner",
     "home/.ssh/id_ed25519",
@@ -45,6 +45,10 @@ const SECRETS: [&str; 16] = [
     "runtime/pods/probe/lease",
     "work/box/hidden/file",
     "work/box/hidden.txt",
+    "work/box/rule.env",
+    "work/other/deep/rule.env",
+    "reads/rule.env",
+    "work/box/rules/a/file",
 ];
 /// Others.
 const PLAIN: [&str; 12] = [
@@ -108,11 +112,43 @@ pub(crate) fn lay_out(base: &Path, probes: &[Probe]) -> io::Result<()> {
     fs::create_dir_all(base.join("work/granted-shared"))?;
     fs::set_permissions(base.join("work/granted-shared"), fs::Permissions::from_mode(0o2775))?;
     put(&base.join("tree/.git"), "gitdir: ../work/.git/worktrees/tree\n")?;
-    for repository in ["work", "work/part/lib"] {
+    for repository in ["work", "work/part/lib", "work/led", "work/linked", "work/one/two/three/four/five"] {
         repository_at(&base.join(repository))?;
     }
-    Ok(())
+    lead(&base.join("work"))
 }
+
+/// Repositories whose settings and links lead git to other places of the grant.
+fn lead(work: &Path) -> io::Result<()> {
+    let config = "[core]\n\thooksPath = .husky\n\tfsmonitor = tools/monitor.sh\n[include]\n\tpath = ../shared.cfg\n\
+        [includeIf \"onbranch:other\"]\n\tpath = ../missing.cfg\n[filter \"f\"]\n\tclean = python3 tools/clean.py %f\n\
+        [diff \"d\"]\n\ttextconv = './tools/textconv' -x\n[alias]\n\tx = !sh tools/alias.sh\n\
+        [credential]\n\thelper = !tools/helper.sh\n";
+    let led = work.join("led");
+    let before = fs::read_to_string(led.join(".git/config"))?;
+    put(&led.join(".git/config"), &format!("{before}{config}"))?;
+    put(&led.join("shared.cfg"), "[include]\n\tpath = more/second.cfg\n")?;
+    put(&led.join("more/second.cfg"), "[user]\n\tname = x\n")?;
+    put(&led.join(".husky/README"), "plain\n")?;
+    for tool in ["monitor.sh", "clean.py", "textconv", "alias.sh"] {
+        put(&led.join("tools").join(tool), "plain\n")?;
+    }
+    put(&work.join("linked/scripts/pre-commit"), "plain\n")?;
+    std::os::unix::fs::symlink("../../scripts/pre-commit", work.join("linked/.git/hooks/pre-commit"))?;
+    for dir in ["store", "apart"] {
+        put(&work.join(dir).join("HEAD"), "ref: refs/heads/main\n")?;
+        put(&work.join(dir).join("config"), "[core]\n")?;
+        for part in ["objects", "refs", "hooks"] {
+            fs::create_dir_all(work.join(dir).join(part))?;
+        }
+    }
+    put(&work.join("separate/.git"), "gitdir: ../apart\n")?;
+    put(&work.join("linked/target"), CANARY)?;
+    std::os::unix::fs::symlink("../linked/target", work.join("box/link.env"))
+}
+
+/// The rules that deny paths, in the stage of that name.
+pub(crate) const RULES: [&str; 3] = ["**/rule.env", "box/rules/**", "**/link.env"];
 
 fn repository_at(path: &Path) -> io::Result<()> {
     fs::create_dir_all(path)?;

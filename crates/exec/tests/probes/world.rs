@@ -13,10 +13,12 @@ use std::os::linux::net::SocketAddrExt;
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram, UnixListener};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use minke_exec::fence::{EnvRules, FenceSpec, Network, PodDirs};
+use minke_exec::fence::{EnvRules, FenceSpec, Findings, Network, PodDirs};
+use minke_policy::{DeniedPaths, Layer, Placed, Rule, RuleSet};
 use minke_record::{Permission, Scope, ScopeRule};
 use tempfile::TempDir;
 
@@ -173,9 +175,21 @@ impl World {
             },
             masked: layout::MASKED.iter().map(|path| self.base.join(path)).collect(),
             lifted: Vec::new(),
+            findings: Findings { denied: self.denied(stage), survey: None },
             network,
             env: EnvRules { pass: Vec::new(), set: BTreeMap::from([("HOME".to_owned(), home)]) },
         }
+    }
+
+    fn denied(&self, stage: Stage) -> Option<Arc<DeniedPaths>> {
+        let rules = layout::RULES.iter().filter(|_| stage == Stage::Denied).map(|path| Placed {
+            layer: Layer::User,
+            origin: "probes".to_owned(),
+            rule: Rule::parse(&format!("{{ action = \"deny\", path = \"{path}\" }}")).expect("a rule"),
+        });
+        let rules = RuleSet { rules: rules.collect() };
+        DeniedPaths::new(&rules, &self.scope(stage), &self.base.join("work").display().to_string())
+            .map(Arc::new)
     }
 
     fn scope(&self, stage: Stage) -> Scope {

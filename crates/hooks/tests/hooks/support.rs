@@ -65,6 +65,7 @@ impl Home {
             },
             masked: vec![self.at("config"), self.at("state")],
             lifted: Vec::new(),
+            findings: minke_exec::fence::Findings::default(),
             network: Network::Off,
             env: EnvRules::default(),
         };
@@ -74,6 +75,7 @@ impl Home {
             output_dir: self.at("output"),
             cover: Arc::new(|| Box::new(Clear)),
             helper: helper(),
+            guard: minke_exec::command::Guard::default(),
         });
         Around {
             session: "0190-session".to_owned(),

@@ -8,6 +8,7 @@
 
 mod append;
 mod command;
+mod denied;
 mod file;
 mod fit;
 mod grant;
@@ -22,6 +23,7 @@ use minke_record::Judgement;
 use serde::{Deserialize, Serialize};
 
 pub use append::{AppendError, append};
+pub use denied::DeniedPaths;
 pub use file::{BadRules, FILE_BYTES, Problem, RULES, TEXT_CHARS};
 pub(crate) use fit::{Decided, Opening, Part, decide, hides_rules, openings, parts};
 pub use grant::granted;

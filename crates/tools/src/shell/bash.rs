@@ -197,9 +197,10 @@ async fn run(
 
 /// What the command said; if it is only the end of it, a first line says so and where the whole is.
 fn content(finished: &Finished, room: Option<String>) -> Option<String> {
-    let Finished { tail, lines, bytes, file, unkept, set_id_refused, .. } = finished;
+    let Finished { tail, lines, bytes, file, unkept, set_id_refused, notes, .. } = finished;
     let cut = (tail.len() as u64 != *bytes)
         .then(|| format!("{} and {}; this is the end", counted(*lines, "line"), counted(*bytes, "byte")));
     let held = file.as_deref().map(|file| held(*bytes, file, unkept.is_some()));
-    framed(cut, held, [lost(unkept.as_ref()), refused(*set_id_refused), room], tail)
+    let others = [lost(unkept.as_ref()), refused(*set_id_refused), room].into_iter().flatten().chain(notes.iter().cloned());
+    framed(cut, held, others, tail)
 }

@@ -152,14 +152,14 @@ fn held(bytes: u64, file: &Path, unkept: bool) -> String {
 fn framed(
     cut: Option<String>,
     held: Option<String>,
-    others: [Option<String>; 3],
+    others: impl Iterator<Item = String>,
     text: &str,
 ) -> Option<String> {
     let mut notes: Vec<String> = cut.into_iter().collect();
     if !notes.is_empty() {
         notes.extend(held);
     }
-    notes.extend(others.into_iter().flatten());
+    notes.extend(others);
     match (notes.is_empty(), text.is_empty()) {
         (true, true) => None,
         (true, false) => Some(text.to_owned()),

@@ -123,10 +123,11 @@ async fn run(
 }
 
 fn content(piece: &Piece) -> Option<String> {
-    let Piece { skipped, text, file, bytes, unkept, set_id_refused, .. } = piece;
+    let Piece { skipped, text, file, bytes, unkept, set_id_refused, notes, .. } = piece;
     let cut = (*skipped > 0).then(|| format!("{} before this were left out", counted(*skipped, "new byte")));
     let held = file.as_deref().map(|file| held(*bytes, file, unkept.is_some()));
-    framed(cut, held, [lost(unkept.as_ref()), refused(*set_id_refused), None], text)
+    let others = [lost(unkept.as_ref()), refused(*set_id_refused)].into_iter().flatten().chain(notes.iter().cloned());
+    framed(cut, held, others, text)
 }
 
 #[cfg(test)]
@@ -137,6 +138,7 @@ mod tests {
     #[test]
     fn what_was_dropped_beyond_the_file_is_said() {
         let mut piece = Piece {
+            notes: Vec::new(),
             command: "yes".to_owned(),
             status: Status::Running,
             elapsed: Duration::ZERO,

@@ -3,6 +3,7 @@
 mod controls;
 mod files;
 mod kernel;
+mod led;
 mod limits;
 mod masked;
 mod mounts;
@@ -31,6 +32,7 @@ pub(crate) fn all() -> Vec<Probe> {
         scope::PROBES,
         masked::PROBES,
         names::PROBES,
+        led::PROBES,
         processes::PROBES,
         sockets::PROBES,
         mounts::PROBES,
