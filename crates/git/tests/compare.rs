@@ -2,6 +2,8 @@
 //!
 //! The lines run without a sandbox here: what is tested is the comparison, which holds in every backend.
 
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::process::Command;
@@ -40,6 +42,7 @@ impl Place {
             ("GIT_COMMITTER_NAME", "a"),
             ("GIT_COMMITTER_EMAIL", "a@b"),
             ("GIT_CONFIG_NOSYSTEM", "1"),
+            ("GIT_ALLOW_PROTOCOL", "file:ext"),
         ] {
             command.env(name, value);
         }

@@ -5,6 +5,7 @@
 
 mod background;
 mod output;
+mod repositories;
 mod running;
 mod support;
 mod tree;

@@ -201,6 +201,9 @@ fn content(finished: &Finished, room: Option<String>) -> Option<String> {
     let cut = (tail.len() as u64 != *bytes)
         .then(|| format!("{} and {}; this is the end", counted(*lines, "line"), counted(*bytes, "byte")));
     let held = file.as_deref().map(|file| held(*bytes, file, unkept.is_some()));
-    let others = [lost(unkept.as_ref()), refused(*set_id_refused), room].into_iter().flatten().chain(notes.iter().cloned());
+    let others = [lost(unkept.as_ref()), refused(*set_id_refused), room]
+        .into_iter()
+        .flatten()
+        .chain(notes.iter().cloned());
     framed(cut, held, others, tail)
 }

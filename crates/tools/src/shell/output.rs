@@ -126,7 +126,8 @@ fn content(piece: &Piece) -> Option<String> {
     let Piece { skipped, text, file, bytes, unkept, set_id_refused, notes, .. } = piece;
     let cut = (*skipped > 0).then(|| format!("{} before this were left out", counted(*skipped, "new byte")));
     let held = file.as_deref().map(|file| held(*bytes, file, unkept.is_some()));
-    let others = [lost(unkept.as_ref()), refused(*set_id_refused)].into_iter().flatten().chain(notes.iter().cloned());
+    let others =
+        [lost(unkept.as_ref()), refused(*set_id_refused)].into_iter().flatten().chain(notes.iter().cloned());
     framed(cut, held, others, text)
 }
 
