@@ -8,6 +8,8 @@
 mod death;
 #[path = "fence/held.rs"]
 mod held;
+#[path = "fence/led.rs"]
+mod led;
 #[path = "fence/others.rs"]
 mod others;
 #[path = "fence/spare.rs"]
