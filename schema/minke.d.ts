@@ -23,6 +23,8 @@ export type Action = {
   command?: string | null;
   /** The commands that the line would really run, in words for a person; policy reads the line itself. */
   commands?: Array<string>;
+  /** Files of the scope that the line would run, as they were when the call was looked at. */
+  scripts?: Array<Script>;
   /** A tool of an MCP server, `mcp__server__tool`. */
   mcp?: string | null;
   /** Another pod that would be told or started. */
@@ -256,6 +258,8 @@ export type CallStage = "wished" | {
     note?: string | null;
     /** The rule that is to be appended to the person's policy, if that was the answer. */
     rule?: string | null;
+    /** The scripts that the question showed. */
+    scripts?: Array<Script>;
   };
 } | {
   dispatched: Dispatched;
@@ -823,12 +827,15 @@ export type Grant = {
   rule: string;
   reach: string;
   by: Actor;
+  /** The scripts that the person saw with it: it covers these with this content, and no others. */
+  scripts?: Array<Script>;
 };
 
 export type Granted = {
   /** `call DIGEST`, or a rule as one line of TOML. */
   rule: string;
   reach: string;
+  scripts?: Array<Script>;
 };
 
 /** Who a client is talking to. Everything but the name may be missing in an older pod's. */
@@ -1949,6 +1956,20 @@ export type ScopeRule = {
   target: string;
   permission: Permission;
   recursive?: boolean;
+};
+
+/** A file of the scope that a shell line would run: a program, or the script of an interpreter. */
+export type Script = {
+  path: string;
+  /** SHA-256 of its content; absent if it could not be read whole, and then `problem` says why. */
+  hash?: string | null;
+  /** The file that it really is, if a link leads there. */
+  leads_to?: string | null;
+  problem?: string | null;
+  /** Its content where it is a short text: in questions and grants, so that a later question can show what changed. */
+  text?: string | null;
+  /** In a question: what has changed since a person approved it. */
+  change?: string | null;
 };
 
 export type SegmentReason = "initial" | "compaction" | "rewind" | "config" | "import" | "fork" | (string & {});

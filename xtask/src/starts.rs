@@ -27,11 +27,13 @@ const REVIEWED: [(&str, &str); 11] = [
 
 /// Files that may read `PATH`: the lookup, the environment of commands, what a sandbox shows of it, and the scope of a broad
 /// root, which keeps its directories from being written.
-const READERS: [&str; 4] = [
+const READERS: [&str; 5] = [
     "crates/programs/src/lib.rs",
     "crates/cli/src/create.rs",
     "crates/exec/src/fence/places.rs",
     "crates/exec/src/fence/helper.rs",
+    // It hashes what a command may find there, and starts nothing.
+    "crates/driver/src/scripts.rs",
 ];
 
 /// How code reads or takes apart a `PATH`.

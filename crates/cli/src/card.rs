@@ -5,11 +5,13 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use minke_record::{Action, AskId, AskKind, AskSubject, OpenAsk};
+use minke_record::{Action, AskId, AskKind, AskSubject, OpenAsk, Script};
 use serde_json::{Value, json};
 
 /// Lines of a command or a diff that a card shows; `minke asks --json` has all of it.
 const SHOWN_LINES: usize = 40;
+/// As much of a hash as tells two contents apart for a person.
+const HASH_CHARS: usize = 12;
 /// Other commands, paths and hosts that a card names.
 const SHOWN_NAMES: usize = 8;
 
@@ -74,7 +76,7 @@ impl Card<'_> {
         }
         let mut field = |name: &str, value: &str| {
             if !value.is_empty() {
-                lines.push(format!("  {name:<7} {}", value.replace('\n', "␊")));
+                lines.push(format!("  {name:<7} {}", one_line(value)));
             }
         };
         field("in", subject.cwd.as_deref().unwrap_or_default());
@@ -82,6 +84,7 @@ impl Card<'_> {
             for (name, value) in touched(action) {
                 field(name, &value);
             }
+            field("scripts", &scripts(action));
         }
         if let Some(verdict) = &subject.verdict {
             field("why", &verdict.reason);
@@ -90,6 +93,12 @@ impl Card<'_> {
             field("fence", verdict.fence.as_deref().unwrap_or_default());
         }
         field("always", subject.always.as_deref().unwrap_or_default());
+        for script in action.map(|action| action.scripts.as_slice()).unwrap_or_default() {
+            if let Some(change) = &script.change {
+                lines.push(format!("  changed {}, since it was approved:", one_line(&script.path)));
+                lines.extend(quoted(change, ""));
+            }
+        }
         lines
     }
 
@@ -151,6 +160,20 @@ fn touched(action: &Action) -> Vec<(&'static str, String)> {
     fields.push(("calls", action.mcp.clone().unwrap_or_default()));
     fields.push(("pod", action.pod.clone().unwrap_or_default()));
     fields
+}
+
+/// The files that the line would run, each with the beginning of its hash: the answer counts for this content.
+fn scripts(action: &Action) -> String {
+    let named = |script: &Script| match (&script.hash, &script.problem) {
+        (Some(hash), _) => format!("{} ({})", script.path, hash.get(..HASH_CHARS).unwrap_or(hash)),
+        (None, Some(problem)) => format!("{} (unknown content: {problem})", script.path),
+        (None, None) => format!("{} (gone)", script.path),
+    };
+    names(&action.scripts.iter().map(named).collect::<Vec<_>>())
+}
+
+fn one_line(text: &str) -> String {
+    text.replace('\n', "␊")
 }
 
 fn names(list: &[String]) -> String {

@@ -32,6 +32,7 @@ use crate::mail::{Mail, TaskId};
 use crate::nested::{Nested, file_of};
 use crate::noticed::Noticed;
 use crate::panics::said;
+use crate::scripts::Looking;
 
 /// The tools of a pod, and the files that they work on.
 pub(crate) struct Toolbox {
@@ -118,7 +119,10 @@ impl Calls {
         let hand = self.hand(&call_id);
         self.spawn(call_id, async move {
             let ended = match hand.arguments(arguments).await {
-                Ok(arguments) => hand.run(&tool, &arguments, action.command.as_deref()).await,
+                Ok(arguments) => match hand.changed(&action).await {
+                    Some(message) => CallEnd::Failed { message },
+                    None => hand.run(&tool, &arguments, action.command.as_deref()).await,
+                },
                 Err(message) => CallEnd::Failed { message },
             };
             let mut ended = hand.covered(ended).await;
@@ -232,17 +236,29 @@ impl Hand {
     async fn prepare(&self, name: &str, arguments: String) -> Result<Prepared, String> {
         let tool = self.tool(name)?;
         let place = Arc::clone(&self.place);
-        let cover = Arc::clone(&self.cover);
+        let (cover, files) = (Arc::clone(&self.cover), Arc::clone(&self.files));
         let name = name.to_owned();
         self.library
             .off_loop(move |library| {
-                catch_unwind(AssertUnwindSafe(|| prepare(&*tool, &arguments, &place, (library, &cover))))
+                let looking = Looking { files: &files, cwd: &place.cwd, cover: &cover };
+                catch_unwind(AssertUnwindSafe(|| prepare(&*tool, &arguments, &place, (library, &looking))))
                     .unwrap_or_else(|panic| {
                         Err(ToolError::Internal(format!("`{name}` panicked: {}", said(&*panic))))
                     })
             })
             .await
             .map_err(|e| e.message().to_owned())
+    }
+
+    /// Why an approved command is not started: a script of it is another one than was approved.
+    async fn changed(&self, action: &Action) -> Option<String> {
+        let line = action.command.clone().filter(|_| !action.scripts.is_empty())?;
+        let (approved, place) = (action.scripts.clone(), Arc::clone(&self.place));
+        let (cover, files) = (Arc::clone(&self.cover), Arc::clone(&self.files));
+        let look = move |_: &Library| {
+            Looking { files: &files, cwd: &place.cwd, cover: &cover }.changed(&line, &approved)
+        };
+        self.library.off_loop(look).await
     }
 
     async fn run(&self, name: &str, arguments: &str, command: Option<&str>) -> CallEnd {
@@ -447,8 +463,9 @@ fn prepare(
     tool: &dyn Tool,
     arguments: &str,
     place: &Place,
-    (library, cover): (&Library, &Cover),
+    (library, looking): (&Library, &Looking<'_>),
 ) -> Result<Prepared, ToolError> {
+    let cover = looking.cover;
     let unseen = |e: &dyn std::fmt::Display| {
         ToolError::Failed(format!("nothing was done, since keys could not be looked for: {e}"))
     };
@@ -459,7 +476,7 @@ fn prepare(
              variable or file"
         )));
     }
-    let action = tool.prepare(arguments, place)?;
+    let mut action = tool.prepare(arguments, place)?;
     let touched = serde_json::to_vec(&action).map_err(|e| unseen(&e))?;
     if let [name, ..] = cover.names_in(&touched).map_err(|e| unseen(&e))?.as_slice() {
         // It would be judged and logged by its name, which cannot be shown.
@@ -467,12 +484,17 @@ fn prepare(
             "nothing was done: a path or host that the call would touch holds the secret {name} in its name"
         )));
     }
+    if let Some(line) = &action.command {
+        action.scripts = looking.at(line);
+    }
     let own = tool.own(arguments)?;
     let mut prepared = Prepared { own, ..Prepared::new(tool.class(), action) };
     let Previewed { mut preview, before, missing } = match tool.preview(arguments, &prepared.action, place) {
         Ok(Some(previewed)) => previewed,
-        // What could not be looked at is judged by what it would touch; if it may be done, doing it says what is wrong.
-        Ok(None) | Err(ToolError::Failed(_)) => return Ok(prepared),
+        Ok(None) => return Ok(prepared),
+        // What could not be looked at is judged by what it would touch; if it may be done, doing it says what is wrong,
+        // and a person is not asked about what cannot be done.
+        Err(ToolError::Failed(why)) => return Ok(Prepared { problem: Some(why), ..prepared }),
         Err(e) => return Err(e),
     };
     if let Some(diff) = &mut preview.diff {

@@ -35,6 +35,7 @@ mod recorder;
 mod referring;
 mod routes;
 mod rules;
+mod scripts;
 mod signals;
 mod stderr;
 mod stop;

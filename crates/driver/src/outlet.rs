@@ -46,6 +46,7 @@ pub(crate) enum Item {
 }
 
 /// What rests on a whole step.
+#[expect(clippy::large_enum_variant, reason = "a short queue that each sync empties; most of it are effects")]
 pub(crate) enum After {
     Reply { asker: Asker, result: Result<ReplyData, Refusal> },
     Effect(Effect),

@@ -8,7 +8,7 @@
 
 use minke_record::{
     Actor, AlertLevel, AlertSource, Answer, Ask, AskId, AskKind, AskSubject, CallStage, Decision, EndResult,
-    ErrorCode, Grant, Judgement, Millis, OpenAsk, OpenCall, RunResult, limits,
+    ErrorCode, Grant, Judgement, Millis, OpenAsk, OpenCall, RunResult, Script, limits,
 };
 
 use crate::Timer;
@@ -77,7 +77,7 @@ impl Pod {
         ready: &Ready,
         digest: String,
     ) -> AskId {
-        let Ready { prepared, verdict, rewritten } = ready;
+        let Ready { prepared, verdict, rewritten, .. } = ready;
         let diff = prepared.preview.as_ref().and_then(|preview| preview.diff.clone());
         let shown = prepared.action.command.clone().or_else(|| diff.clone());
         let arguments = rewritten.as_ref().unwrap_or(&call.arguments);
@@ -92,7 +92,10 @@ impl Pod {
             text: Some(cut(text)),
             tool: Some(call.tool.clone()),
             cwd: self.state.facts.about.as_ref().map(|about| about.cwd.clone()),
-            action: Some(prepared.action.clone()),
+            action: Some(minke_record::Action {
+                scripts: self.shown_scripts(call, &prepared.action.scripts),
+                ..prepared.action.clone()
+            }),
             diff: diff.map(cut),
             verdict: Some(verdict.clone()),
             always,
@@ -205,17 +208,25 @@ impl Pod {
         }
     }
 
-    /// A grant for the shown rule, or for this exact call where no rule was shown.
+    /// A grant for the shown rule, or for this exact call where no rule was shown; with the scripts as they were shown.
     fn remember_approval(&mut self, m: &mut Making, ask: &OpenAsk, by: &Actor) {
         let of_root = ask
             .subject
             .verdict
             .as_ref()
             .filter(|verdict| verdict.layer.as_deref() == Some(minke_policy::BROAD_ROOT));
+        // A yes to writing in a broad root covers the root, whichever line asked first; it is not a yes to that line's scripts.
+        let shown: &[Script] = match (&of_root, &ask.subject.action) {
+            (None, Some(action)) => &action.scripts,
+            _ => &[],
+        };
+        let known = shown.iter().filter(|script| script.hash.is_some());
+        let scripts: Vec<Script> = known.map(|script| Script { change: None, ..script.clone() }).collect();
         let rule = of_root.and_then(|verdict| verdict.rule.clone());
         let rule = rule.or_else(|| ask.subject.always.clone());
         let rule = rule.unwrap_or_else(|| format!("{CALL}{}", ask.subject.digest));
-        if self.state.facts.grants.iter().any(|grant| grant.rule == rule) {
+        let grants = &self.state.facts.grants;
+        if grants.iter().any(|grant| grant.rule == rule) && self.scripts_are_granted(&scripts) {
             return;
         }
         if self.state.facts.grants.len() >= limits::GRANTS {
@@ -225,7 +236,7 @@ impl Pod {
             );
             return self.alert(m, AlertLevel::Warn, AlertSource::Policy, message);
         }
-        self.note(m, Grant { rule, reach: OF_CALL.to_owned(), by: by.clone() });
+        self.note(m, Grant { rule, reach: OF_CALL.to_owned(), by: by.clone(), scripts });
     }
 
     /// A grant that somebody hands over: `set{grant}`.
@@ -243,7 +254,7 @@ impl Pod {
             let message = format!("this session holds {} grants already", limits::GRANTS);
             return Err(Refusal::new(ErrorCode::TooMany, message));
         }
-        self.note(m, Grant { rule, reach, by: by.clone() });
+        self.note(m, Grant { rule, reach, by: by.clone(), scripts: Vec::new() });
         Ok(())
     }
 

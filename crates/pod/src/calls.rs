@@ -8,12 +8,13 @@
 use minke_policy::{AT_ONCE, Slot, SlotState, startable};
 use minke_record::{
     Action, Actor, AskKind, CallId, CallStage, Class, Durability, Item, Kind, Large, OpenCall, Outcome, Own,
-    Snapshot, SnapshotWhen, Text, ToolDispatch, ToolResult, Verdict, limits,
+    Script, Snapshot, SnapshotWhen, Text, ToolDispatch, ToolResult, Verdict, limits,
 };
 
 use crate::gate::{Hooked, Next, Rewrite};
 use crate::input::{CallEnd, FileFound, Prepared, Said};
 use crate::pod::{Making, Pod};
+use crate::scripts::{is_approved, is_stale};
 use crate::step::Effect;
 
 /// What a hand is busy with, or what waits for one, in this life.
@@ -43,6 +44,8 @@ pub(crate) struct Ready {
     pub(crate) verdict: Verdict,
     /// The final arguments, if a hook rewrote them.
     pub(crate) rewritten: Option<Text>,
+    /// Something else had its turn since it was judged.
+    pub(crate) waited: bool,
 }
 
 /// How a call is settled, in words for the model.
@@ -163,8 +166,20 @@ impl Pod {
             if ready.prepared.action.command.is_some() && self.waits_for_capture(m) {
                 continue;
             }
+            if is_stale(&ready) {
+                // What ran meanwhile may have changed its scripts: it is judged anew, with its answer.
+                self.life.work.insert(call.call_id.clone(), Work::Preparing(None));
+                let (call_id, tool, arguments) = (call.call_id, call.tool, call.arguments);
+                m.effect(Effect::Prepare { call_id, tool, arguments });
+                continue;
+            }
             settled |= ready.prepared.own.is_some();
             self.dispatch(m, &call, ready);
+        }
+        for work in self.life.work.values_mut() {
+            if let Work::Ready(ready) = work {
+                ready.waited = true;
+            }
         }
         if settled {
             self.go_on(m);
@@ -214,8 +229,10 @@ impl Pod {
     }
 
     pub(crate) fn dispatch(&mut self, m: &mut Making, call: &OpenCall, ready: Ready) {
-        let Ready { prepared, verdict, rewritten } = ready;
-        let Prepared { class, action, preview, own, before } = prepared;
+        let Ready { prepared, verdict, rewritten, waited: _ } = ready;
+        let Prepared { class, mut action, preview, own, before, problem: _ } = prepared;
+        action.scripts = action.scripts.iter().map(Script::without_text).collect();
+        let approved = is_approved(&verdict);
         let call = &OpenCall {
             arguments: rewritten.clone().unwrap_or_else(|| call.arguments.clone()),
             ..call.clone()
@@ -238,6 +255,10 @@ impl Pod {
         if let Some(file) = before {
             let (call_id, files) = (Some(call.call_id.clone()), Large::Here(vec![file]));
             self.note(m, Snapshot { call_id, of_run: None, when: SnapshotWhen::Before, files });
+        }
+        if !approved {
+            // Only what a person approved is bound to what the scripts hold.
+            action.scripts.clear();
         }
         match own {
             Some(own) => self.carry_out_own(m, call, own),

@@ -57,7 +57,11 @@ impl State {
             Kind::Ask(e) => self.asked(e),
             Kind::Answer(e) => self.answered(e),
             Kind::Grant(e) => {
-                self.facts.grants.push(Granted { rule: e.rule.clone(), reach: e.reach.clone() });
+                self.facts.grants.push(Granted {
+                    rule: e.rule.clone(),
+                    reach: e.reach.clone(),
+                    scripts: e.scripts.clone(),
+                });
             }
             Kind::Child(e) => self.child_began(e),
             Kind::ChildEnd(e) => self.child_ended(e),
@@ -491,6 +495,7 @@ impl State {
                 decision: e.decision.clone(),
                 note: e.note.clone(),
                 rule: ask.subject.always.filter(|_| e.decision == Decision::ApprovedRule),
+                scripts: ask.subject.action.map(|action| action.scripts).unwrap_or_default(),
             };
         }
     }

@@ -29,6 +29,8 @@ pub const BY_HOOK: &str = "; a hook rewrote the arguments";
 pub(crate) const HOOK: &str = "hook";
 /// The layer of a verdict that rests on a grant.
 pub(crate) const GRANT: &str = "grant";
+/// The layer of a verdict that rests on a person's answer.
+pub(crate) const ANSWER: &str = "answer";
 /// How a grant for one exact call begins; its digest follows.
 pub(crate) const CALL: &str = "call ";
 
@@ -174,7 +176,7 @@ impl Pod {
         {
             // It has changed since somebody said no to it: that answer does not count, and neither is it a yes.
             let reason = format!("it was {decision} as it was before, and has changed since");
-            let (outcome, layer) = (Judgement::Ask, Some("answer".to_owned()));
+            let (outcome, layer) = (Judgement::Ask, Some(ANSWER.to_owned()));
             ready.verdict = Verdict { outcome, rule: None, layer, reason, fence: ready.verdict.fence };
         }
         match ready.verdict.outcome {
@@ -184,6 +186,11 @@ impl Pod {
                 let digest = self.digest(&call.tool, arguments, &ready.prepared);
                 match self.allowed(call, &ready, &digest) {
                     Some(verdict) => Next::Run(Ready { verdict, ..ready }),
+                    // A change that cannot be made any more is no question: there is nothing to approve.
+                    None if ready.prepared.problem.is_some() => {
+                        let why = ready.prepared.problem.unwrap_or_default();
+                        Next::Over(Settled::error(Outcome::Failed, why))
+                    }
                     None => Next::Ask { ready, digest },
                 }
             }
@@ -224,11 +231,15 @@ impl Pod {
     /// rule that a person agreed to says nothing about the hook's own reasons.
     fn granted(&self, ready: &Ready, digest: &str) -> Option<String> {
         let grants = &self.state.facts.grants;
+        let scripts = &ready.prepared.action.scripts;
+        if scripts.iter().any(|script| script.hash.is_none()) {
+            return None; // nobody knows what it would run
+        }
         let exact = |rule: &str| rule.strip_prefix(CALL) == Some(digest);
         if let Some(grant) = grants.iter().find(|grant| exact(&grant.rule)) {
             return Some(grant.rule.clone());
         }
-        if ready.verdict.layer.as_deref() == Some(HOOK) {
+        if ready.verdict.layer.as_deref() == Some(HOOK) || !self.scripts_are_granted(scripts) {
             return None;
         }
         let rules: Vec<&str> = grants.iter().map(|grant| grant.rule.as_str()).collect();
@@ -309,7 +320,7 @@ impl Pod {
     pub(crate) fn digest(&self, tool: &str, arguments: &Text, prepared: &Prepared) -> String {
         let cwd = self.state.facts.about.as_ref().map_or("", |about| about.cwd.as_str());
         let before = prepared.preview.as_ref().and_then(|preview| preview.before.as_deref());
-        digest(tool, arguments, cwd, before)
+        digest(tool, arguments, cwd, before, &prepared.action.scripts)
     }
 }
 
@@ -321,14 +332,15 @@ fn arguments<'a>(call: &'a OpenCall, rewrite: Option<&'a Rewrite>) -> &'a Text {
 /// The call as it may run, if nobody objects any more.
 fn ready(prepared: Prepared, verdict: Verdict, rewrite: Option<Box<Rewrite>>) -> Ready {
     match rewrite.map(|rewrite| *rewrite) {
-        None => Ready { prepared, verdict, rewritten: None },
+        None => Ready { prepared, verdict, rewritten: None, waited: false },
         Some(Rewrite { arguments, asks }) => {
             let verdict = match asks {
                 Some(asks) => stricter(verdict, asks),
                 None => verdict,
             };
             let reason = format!("{}{BY_HOOK}", verdict.reason);
-            Ready { prepared, verdict: Verdict { reason, ..verdict }, rewritten: Some(arguments) }
+            let verdict = Verdict { reason, ..verdict };
+            Ready { prepared, verdict, rewritten: Some(arguments), waited: false }
         }
     }
 }
@@ -360,5 +372,5 @@ pub(crate) fn answered(decision: &minke_record::Decision, note: Option<&str>) ->
         Some(note) => format!("{decision} by the person who was asked: {note}"),
         None => format!("{decision} by the person who was asked"),
     };
-    Verdict { outcome, rule: None, layer: Some("answer".to_owned()), reason, fence: None }
+    Verdict { outcome, rule: None, layer: Some(ANSWER.to_owned()), reason, fence: None }
 }

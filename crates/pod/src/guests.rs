@@ -93,6 +93,7 @@ impl Pod {
             decision: decision.clone(),
             note,
             rule: None,
+            scripts: ask.subject.action.as_ref().map(|action| action.scripts.clone()).unwrap_or_default(),
         };
         let OpenCall { call_id, tool, arguments, .. } = guest.call.clone();
         m.effect(Effect::Prepare { call_id, tool, arguments });

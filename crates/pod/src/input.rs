@@ -421,11 +421,13 @@ pub struct Prepared {
     pub own: Option<Own>,
     /// The file that it would change as it is now; its content is kept already.
     pub before: Option<SnapshotFile>,
+    /// Why the change cannot be made as things are now: nobody is asked about it.
+    pub problem: Option<String>,
 }
 
 impl Prepared {
     pub fn new(class: Class, action: Action) -> Prepared {
-        Prepared { class, action, preview: None, own: None, before: None }
+        Prepared { class, action, preview: None, own: None, before: None, problem: None }
     }
 }
 

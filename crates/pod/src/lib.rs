@@ -33,6 +33,7 @@ mod retry;
 mod rewind;
 mod rules;
 mod run;
+mod scripts;
 mod spawning;
 mod state;
 mod status;

@@ -250,7 +250,7 @@ impl Pod {
 
 /// The session of a child follows from the call that makes it: a replay makes the same one.
 fn session_of(now: Millis, parent: SessionId, id: &CallId) -> SessionId {
-    let digest = digest("child", &id.0.clone().into(), &parent.to_string(), None);
+    let digest = digest("child", &id.0.clone().into(), &parent.to_string(), None, &[]);
     let seed = digest.get(..16).and_then(|hex| u64::from_str_radix(hex, 16).ok()).unwrap_or_default();
     SessionId(Ids::new(now, seed).next_uuid())
 }

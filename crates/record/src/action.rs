@@ -46,6 +46,9 @@ pub struct Action {
     /// The commands that the line would really run, in words for a person; policy reads the line itself.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub commands: Vec<String>,
+    /// Files of the scope that the line would run, as they were when the call was looked at.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub scripts: Vec<Script>,
     /// A tool of an MCP server, `mcp__server__tool`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mcp: Option<String>,
@@ -54,6 +57,41 @@ pub struct Action {
     pub pod: Option<String>,
     #[serde(default)]
     pub side_effects: bool,
+}
+
+/// A file of the scope that a shell line would run: a program, or the script of an interpreter.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Script {
+    pub path: String,
+    /// SHA-256 of its content; absent if it could not be read whole, and then `problem` says why.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hash: Option<String>,
+    /// The file that it really is, if a link leads there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub leads_to: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub problem: Option<String>,
+    /// Its content where it is a short text: in questions and grants, so that a later question can show what changed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub text: Option<String>,
+    /// In a question: what has changed since a person approved it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub change: Option<String>,
+}
+
+impl Script {
+    /// Whether both are the same file with the same content, as far as that is known.
+    pub fn is_same(&self, other: &Script) -> bool {
+        (&self.path, &self.hash, &self.leads_to, &self.problem)
+            == (&other.path, &other.hash, &other.leads_to, &other.problem)
+    }
+
+    /// The file and its hash alone, as a log names it where nobody is asked.
+    #[must_use]
+    pub fn without_text(&self) -> Script {
+        Script { text: None, change: None, ..self.clone() }
+    }
 }
 
 /// What a call would change, found by reading only.

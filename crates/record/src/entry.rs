@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use crate::action::{Action, Class, Outcome, Preview, Scope, Verdict};
+use crate::action::{Action, Class, Outcome, Preview, Scope, Script, Verdict};
 use crate::budget::{Budget, Paid, Spent};
 use crate::facts::Facts;
 use crate::ids::{AskId, CallId, Millis, PodName, QueueId, RunId, SessionId};
@@ -544,6 +544,9 @@ entry_structs! {
         pub rule: String,
         pub reach: String,
         pub by: Actor,
+        /// The scripts that the person saw with it: it covers these with this content, and no others.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        pub scripts: Vec<Script>,
     }
 
     /// A child that begins to live and to hold a loan, or one that was another pod's child and is this one's now.

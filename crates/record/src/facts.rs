@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, VecDeque};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::action::{Action, Class, Preview, Scope};
+use crate::action::{Action, Class, Preview, Scope, Script};
 use crate::budget::{Budget, Paid, Spent};
 use crate::entry::{
     Actor, AskKind, AskSubject, ChildOutcome, CloneOf, Decision, ErrorCode, ForkedFrom, GoalChange, Parent,
@@ -291,6 +291,8 @@ fact_structs! {
         /// `call DIGEST`, or a rule as one line of TOML.
         pub rule: String,
         pub reach: String,
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        pub scripts: Vec<Script>,
     }
 
     pub struct OpenLlm {
@@ -347,6 +349,9 @@ pub enum CallStage {
         /// The rule that is to be appended to the person's policy, if that was the answer.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         rule: Option<String>,
+        /// The scripts that the question showed.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        scripts: Vec<Script>,
     },
     Dispatched(Box<Dispatched>),
 }

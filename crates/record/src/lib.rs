@@ -18,7 +18,7 @@ mod spill;
 mod text;
 mod words;
 
-pub use action::{Action, Class, Judgement, Outcome, Permission, Preview, Scope, ScopeRule, Verdict};
+pub use action::{Action, Class, Judgement, Outcome, Permission, Preview, Scope, ScopeRule, Script, Verdict};
 pub use budget::{Budget, Paid, Spent};
 pub use effort::{Effort, Reasoning};
 pub use entry::*;

@@ -6,7 +6,9 @@
 use minke_pod::{
     CallEnd, FileFound, Instructions, Order, Prepared, REWRITTEN, Request, Said, What, instructions_told,
 };
-use minke_record::{Action, Actor, CallId, Class, Entry, Item, Kind, Outcome, Preview, Text, ToolResult};
+use minke_record::{
+    Action, Actor, CallId, Class, Entry, Item, Kind, Outcome, Preview, Script, Text, ToolResult,
+};
 use minke_tool::Place;
 
 use crate::ReplayError;
@@ -20,6 +22,12 @@ struct Guest<'k> {
     by: Actor,
     tool: String,
     arguments: Text,
+}
+
+/// The scripts as they were found: without what the question says of their change.
+fn looked_at(action: &Action) -> Vec<Script> {
+    let there = action.scripts.iter().filter(|script| script.hash.is_some() || script.problem.is_some());
+    there.map(|script| Script { change: None, ..script.clone() }).collect()
 }
 
 impl<'l> Look<'l> {
@@ -149,8 +157,24 @@ impl<'l> Look<'l> {
             let message = self.message(result, seq)?;
             return Ok(Some(Err(message.strip_prefix(REWRITTEN).unwrap_or(&message).to_owned())));
         }
+        // What was looked at beside the arguments is in the next entry about the call.
+        let scripts = match &found {
+            Some(OfCall::Asked(subject)) => subject.action.as_ref(),
+            Some(OfCall::Dispatched) => dispatch.map(|dispatch| &dispatch.action),
+            Some(OfCall::Settled(_)) | None => None,
+        };
+        let scripts = scripts.map(looked_at).unwrap_or_default();
+        let problem = match &found {
+            Some(OfCall::Settled(result)) if result.outcome == Outcome::Failed => {
+                Some(self.message(result, seq)?)
+            }
+            Some(_) | None => None,
+        };
         if let Some(again) = again {
-            return Ok(Some(again.map(|again| Prepared { preview, before, ..again })));
+            return Ok(Some(again.map(|again| {
+                let action = Action { scripts, ..again.action };
+                Prepared { preview, before, problem, action, ..again }
+            })));
         }
         let once = |action| Some(Ok(Prepared::new(Class::Once, action)));
         Ok(match (found, dispatch) {
@@ -159,7 +183,8 @@ impl<'l> Look<'l> {
                 Some(Ok(Prepared { preview, before, ..prepared }))
             }
             (Some(OfCall::Asked(subject)), None) => {
-                let action = subject.action.clone().unwrap_or_else(|| Action {
+                let seen = subject.action.clone().map(|action| Action { scripts, ..action });
+                let action = seen.unwrap_or_else(|| Action {
                     command: Some(subject.text.clone().unwrap_or_default()),
                     side_effects: true,
                     ..Action::default()

@@ -6,8 +6,8 @@
 use minke_pod::{BY_HOOK, HooksSaid, REWRITTEN, Steers, What};
 use minke_prompts::Snippet;
 use minke_record::{
-    ActorKind, AlertSource, AskSubject, CallId, Item, Judgement, Kind, Outcome, SystemKind, Text, TurnResult,
-    Verdict,
+    Action, ActorKind, AlertSource, AskSubject, CallId, Item, Judgement, Kind, Outcome, SystemKind, Text,
+    TurnResult, Verdict,
 };
 
 use crate::ReplayError;
@@ -153,7 +153,9 @@ impl<'l> Look<'l> {
             return false;
         };
         let dispatch = self.timeline.dispatch(id, step.at);
-        dispatch.is_none_or(|e| subject.action.as_ref() != Some(&e.action))
+        // What the scripts held may have changed meanwhile; that rewrites nothing.
+        let plain = |action: &Action| Action { scripts: Vec::new(), ..action.clone() };
+        dispatch.is_none_or(|e| subject.action.as_ref().map(plain) != Some(plain(&e.action)))
     }
 
     /// What a call with arguments that nobody knows any more would touch, as its question says.

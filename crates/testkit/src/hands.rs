@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use minke_pod::{CallEnd, FileFound, Prepared};
-use minke_record::{Action, Blob, CallId, Class, Own, Preview, SnapshotFile, ToolSpec};
+use minke_record::{Action, Blob, CallId, Class, Own, Preview, Script, SnapshotFile, ToolSpec};
 use serde_json::{Value, json};
 
 /// Where `Note` writes.
@@ -90,6 +90,17 @@ fn hash(content: &str) -> String {
 const ACCEPTANCE: &str = "Bash";
 
 impl Hands {
+    /// The scripts that a line names, as their files are now.
+    pub fn scripts(&self, line: &str) -> Vec<Script> {
+        let named = |word: &str| {
+            let path = format!("/project/{word}");
+            let text = self.files.get(&path).filter(|_| word.ends_with(".sh"))?;
+            let hash = Some(hash(text));
+            Some(Script { path, hash, text: Some(text.clone()), ..Script::default() })
+        };
+        line.split_whitespace().filter_map(named).collect()
+    }
+
     /// What a call would touch. Looks only.
     pub fn prepare(&self, tool: &str, arguments: &str) -> Result<Prepared, String> {
         if let Some(prepared) = crate::kin::prepare(tool, arguments) {
@@ -108,7 +119,9 @@ impl Hands {
             }
             "Sh" | ACCEPTANCE => {
                 let command = field(tool, arguments, "command")?;
-                let action = Action { command: Some(command), side_effects: true, ..Action::default() };
+                let scripts = self.scripts(&command);
+                let action =
+                    Action { command: Some(command), scripts, side_effects: true, ..Action::default() };
                 Ok(Prepared::new(Class::Once, action))
             }
             "Put" => {

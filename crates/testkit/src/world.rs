@@ -68,6 +68,7 @@ pub struct Point {
 }
 
 /// What leaves the pod and may have to wait for a sync.
+#[expect(clippy::large_enum_variant, reason = "a few of them wait at once, in a simulation")]
 #[derive(Debug)]
 enum Out {
     Entry { position: Position, barrier: bool },

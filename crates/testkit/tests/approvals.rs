@@ -1,7 +1,7 @@
 //! Approvals under every order of events: no unapproved effect, none run twice, answers bound to what was asked.
 //!
-//! 100,000 interleavings of ask, answer, second answer, disconnect, restart, power cut, expiry, an edit of the file after
-//! the ask, a change of the posture, hooks that deny, ask and rewrite, pause, resume, cancel, clients' own calls.
+//! 100,000 interleavings of ask, answer, second answer, disconnect, restart, power cut, expiry, an edit of the file or of a
+//! script after the ask, a change of the posture, hooks that deny, ask and rewrite, pause, resume, cancel, clients' own calls.
 //! `MINKE_APPROVALS_SEED=N` plays one seed.
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -52,6 +52,8 @@ fn no_interleaving_runs_what_nobody_approved() {
         (all.conflicts, INTERLEAVINGS / 10),
         (all.expired, 500),
         (all.asked_anew, 500),
+        (all.scripted, 1_000),
+        (all.swapped, 20),
     ] {
         assert!(met >= least, "{met} of at least {least}: {all:?}");
     }
@@ -85,6 +87,11 @@ fn an_answer_for_something_else_is_caught() {
 #[test]
 fn a_call_that_runs_twice_after_its_answer_is_caught() {
     is_caught(Mutant::RunsTwice, &["was started 2 times"]);
+}
+
+#[test]
+fn a_script_that_changed_after_its_approval_is_caught() {
+    is_caught(Mutant::ForgetsScripts, &["a script that nobody approved"]);
 }
 
 #[test]

@@ -45,6 +45,7 @@ mod replay;
 mod repository;
 mod requests;
 mod schedules;
+mod scripts;
 mod secrets;
 mod secrets_everywhere;
 mod spawn_killed;

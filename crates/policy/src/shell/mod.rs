@@ -22,6 +22,7 @@ mod look;
 mod parse;
 mod redirect;
 mod runs;
+mod scripts;
 mod shape;
 mod simple;
 mod tree;
@@ -31,6 +32,7 @@ mod wrapper;
 use std::fmt;
 
 pub use environment::{harmless_name, poisons};
+pub use scripts::{Scripts, scripts};
 pub(crate) use shape::Atom;
 pub use shape::Shape;
 

@@ -11,8 +11,8 @@ use std::collections::{BTreeMap, VecDeque};
 
 use minke_model::{BlockEnd, BlockKind, ModelEvent, StopReason};
 use minke_pod::{
-    Audit, Changes, Effect, Given, HookPoint, HookQuestion, HooksSaid, Input, Moment, Order, Pod, Refusal,
-    ReplyTo, Request, RunMode, State, Step, Timer, Visit, What,
+    Audit, CallEnd, Changes, Effect, Given, HookPoint, HookQuestion, HooksSaid, Input, Moment, Order, Pod,
+    Refusal, ReplyTo, Request, RunMode, State, Step, Timer, Visit, What,
 };
 use minke_policy::RuleSet;
 use minke_record::{
@@ -45,6 +45,8 @@ pub enum Mutant {
     RunsTwice,
     /// Turns what it closes itself into approvals.
     ApprovesItself,
+    /// Starts an approved command without having its scripts looked at once more.
+    ForgetsScripts,
 }
 
 /// What one seed came to.
@@ -58,6 +60,10 @@ pub struct Interleaved {
     pub conflicts: u64,
     pub expired: u64,
     pub asked_anew: u64,
+    /// Approved commands that were not started, since a script had changed in the last moment.
+    pub swapped: u64,
+    /// Commands with scripts that ran.
+    pub scripted: u64,
     pub entries: u64,
 }
 
@@ -71,6 +77,8 @@ impl std::ops::AddAssign for Interleaved {
         self.conflicts += other.conflicts;
         self.expired += other.expired;
         self.asked_anew += other.asked_anew;
+        self.swapped += other.swapped;
+        self.scripted += other.scripted;
         self.entries += other.entries;
     }
 }
@@ -293,6 +301,13 @@ impl Play {
             });
             effects.extend(runs.cloned());
         }
+        if mutant == Mutant::ForgetsScripts {
+            for effect in &mut step.effects {
+                if let Effect::RunCall { action, .. } = effect {
+                    action.scripts.clear();
+                }
+            }
+        }
         if mutant == Mutant::ApprovesItself {
             for draft in &mut step.entries {
                 if let Kind::Answer(answer) = &mut draft.kind
@@ -316,8 +331,20 @@ impl Play {
                     .retain(|what| !matches!(what, What::Prepared { call_id: id, .. } if *id == call_id));
                 self.inbox.push(What::Prepared { call_id, prepared });
             }
-            Effect::RunCall { call_id, tool, arguments, class, .. } => {
+            Effect::RunCall { call_id, tool, arguments, class, action } => {
+                // The hand looks once more, as the driver does.
+                let now = self.hands.scripts(action.command.as_deref().unwrap_or_default());
+                let same = now.len() == action.scripts.len()
+                    && now.iter().zip(&action.scripts).all(|(now, then)| now.is_same(then));
+                if !action.scripts.is_empty() && !same {
+                    self.sums.swapped += 1;
+                    let message = "a script has changed".to_owned();
+                    self.inbox.push(What::CallEnded { call_id, ended: CallEnd::Failed { message } });
+                    return Ok(());
+                }
+                self.sums.scripted += u64::from(!now.is_empty());
                 self.watch.starts(&call_id, &arguments.show(), &class)?;
+                self.watch.runs(&call_id, &now)?;
                 if let Some(ended) = self.hands.start(&call_id, &tool, &arguments.show()) {
                     self.inbox.push(What::CallEnded { call_id, ended });
                 }
@@ -489,8 +516,8 @@ impl Play {
             }
             65 => self.answer(AskId(uuid::Uuid::from_u128(7)), Decision::Approved),
             66..=77 => self.speak(),
-            78..=81 => self.edit(),
-            82..=83 => self.turn(),
+            78..=82 => self.edit(),
+            83 => self.turn(),
             84..=86 => {
                 let word = ["ask", "ask", "auto", "full", "plan", "deny"];
                 let word = self.chance.pick(&word).copied().unwrap_or("ask");
@@ -520,7 +547,9 @@ impl Play {
             What::Prepared { call_id, prepared } => {
                 let before =
                     prepared.as_ref().as_ref().ok().and_then(|p| p.preview.clone()).and_then(|p| p.before);
-                let judged = Judged { posture: self.watch.posture, before, asked: 0, heard: false };
+                let scripts =
+                    prepared.as_ref().as_ref().map(|p| p.action.scripts.clone()).unwrap_or_default();
+                let judged = Judged { posture: self.watch.posture, before, scripts, asked: 0, heard: false };
                 self.watch.judged.insert(call_id.clone(), judged);
             }
             What::HooksSaid { point: HookPoint::BeforeTool(call_id, number), .. } => {
@@ -559,8 +588,10 @@ impl Play {
     fn call(&mut self) -> (String, String) {
         let word = ["plain", "plain", "doubt", "draft", "draft doubt", "forbidden"];
         let word = self.chance.pick(&word).copied().unwrap_or("plain");
-        let (name, arguments) = match self.chance.below(7) {
+        let (name, arguments) = match self.chance.below(9) {
             0..=2 => ("Sh", serde_json::json!({ "command": word })),
+            7 => ("Sh", serde_json::json!({ "command": "bash run.sh" })),
+            8 => ("Sh", serde_json::json!({ "command": "bash run.sh more.sh" })),
             3..=4 => ("Put", serde_json::json!({ "path": "/project/x", "content": word })),
             5 => ("Note", serde_json::json!({ "line": word })),
             _ => ("AskUser", serde_json::json!({ "question": word })),
@@ -570,7 +601,13 @@ impl Play {
 
     fn edit(&mut self) -> Result<(), String> {
         let content = format!("theirs {}", self.chance.below(3));
-        self.hands.files.insert("/project/x".to_owned(), content);
+        let name = ["x", "run.sh", "run.sh", "more.sh"];
+        let path = format!("/project/{}", self.chance.pick(&name).copied().unwrap_or("x"));
+        if self.chance.one_in(6) {
+            self.hands.files.remove(&path);
+        } else {
+            self.hands.files.insert(path, content);
+        }
         Ok(())
     }
 

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use minke_policy::{Posture, Rule};
 use minke_record::{
-    ActorKind, AskId, AskKind, Blob, CallId, Class, Decision, Entry, ErrorCode, Item, Kind, Millis,
+    ActorKind, AskId, AskKind, Blob, CallId, Class, Decision, Entry, ErrorCode, Item, Kind, Millis, Script,
     ToolDispatch,
 };
 
@@ -29,6 +29,7 @@ pub(crate) struct Asked {
 pub(crate) struct Judged {
     pub(crate) posture: Posture,
     pub(crate) before: Option<String>,
+    pub(crate) scripts: Vec<Script>,
     /// The number of the newest question to hooks, and whether they have answered that one.
     pub(crate) asked: u64,
     pub(crate) heard: bool,
@@ -43,6 +44,10 @@ pub(crate) struct Watch {
     newest: BTreeMap<CallId, AskId>,
     pub(crate) judged: BTreeMap<CallId, Judged>,
     grants: BTreeSet<String>,
+    /// What the scripts held that were approved for the session.
+    seen: BTreeSet<(String, Option<String>)>,
+    /// What the scripts hold with which an approved call may run.
+    bound: BTreeMap<CallId, Vec<Script>>,
     dispatched: BTreeMap<CallId, (String, Class)>,
     results: BTreeSet<CallId>,
     started: BTreeMap<CallId, u32>,
@@ -54,8 +59,13 @@ pub(crate) struct Watch {
 }
 
 /// What the answer to a call is bound to, made anew.
-fn digest(tool: &str, arguments: &str, before: Option<&str>) -> String {
-    let parts = serde_json::json!([tool, arguments, CWD, before]);
+fn digest(tool: &str, arguments: &str, before: Option<&str>, scripts: &[Script]) -> String {
+    let known = scripts.iter().map(|one| serde_json::json!([one.path, one.hash, one.leads_to, one.problem]));
+    let known: Vec<serde_json::Value> = known.collect();
+    let parts = match known.as_slice() {
+        [] => serde_json::json!([tool, arguments, CWD, before]),
+        known => serde_json::json!([tool, arguments, CWD, before, known]),
+    };
     Blob::new(parts.to_string().into_bytes()).name.blob
 }
 
@@ -83,6 +93,7 @@ impl Watch {
             approved: old.approved,
             granted: old.granted,
             started,
+            bound: old.bound,
             ..Watch::default()
         };
         for entry in entries {
@@ -170,6 +181,7 @@ impl Watch {
             }
             Kind::Grant(e) => {
                 self.grants.insert(e.rule.clone());
+                self.seen.extend(e.scripts.iter().map(|one| (one.path.clone(), one.hash.clone())));
             }
             Kind::ToolDispatch(e) => {
                 let arguments = self.arguments(e);
@@ -226,7 +238,13 @@ impl Watch {
         if !(asks || self.hooks && theirs(&arguments).0 == "ask") {
             return Ok(());
         }
-        let digest = digest(&e.tool, &arguments, before.as_deref());
+        let same = e.action.scripts.len() == judged.scripts.len()
+            && e.action.scripts.iter().zip(&judged.scripts).all(|(ran, looked)| ran.is_same(looked));
+        if !same {
+            return Err(format!("call {call} runs with other scripts than those that were looked at"));
+        }
+        self.bound.insert(call.clone(), judged.scripts.clone());
+        let digest = digest(&e.tool, &arguments, before.as_deref(), &judged.scripts);
         let newest = self.newest.get(call).and_then(|id| self.asks.get(id));
         let approved = newest.is_some_and(|ask| {
             ask.digest == digest
@@ -237,13 +255,21 @@ impl Watch {
             return Ok(());
         }
         let hook_asks = self.hooks && theirs(&arguments).0 == "ask";
+        let seen = judged.scripts.iter().all(|one| self.seen.contains(&(one.path.clone(), one.hash.clone())));
         let by_rule =
-            e.tool == "Sh" && !hook_asks && self.grants.iter().any(|grant| covers(grant, &arguments));
+            e.tool == "Sh" && !hook_asks && seen && self.grants.iter().any(|grant| covers(grant, &arguments));
         if e.tool != "AskUser" && (by_rule || self.grants.contains(&format!("call {digest}"))) {
             self.granted += 1;
             return Ok(());
         }
         Err(format!("call {call} runs without an answer that was given for it"))
+    }
+
+    /// What a command really runs: nothing but the content that a person approved, if one had to.
+    pub(crate) fn runs(&self, call: &CallId, now: &[Script]) -> Result<(), String> {
+        let Some(bound) = self.bound.get(call) else { return Ok(()) };
+        let same = now.len() == bound.len() && now.iter().zip(bound).all(|(now, then)| now.is_same(then));
+        if same { Ok(()) } else { Err(format!("call {call} runs a script that nobody approved")) }
     }
 
     /// A call is really started.

@@ -52,6 +52,7 @@ pub(crate) enum Out {
     Reply(ReplyTo, Result<Given, Refusal>),
 }
 
+#[expect(clippy::large_enum_variant, reason = "a few of them wait at once, in a simulation")]
 #[derive(Debug)]
 enum Waits {
     Entry(Position, bool),

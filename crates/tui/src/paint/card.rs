@@ -3,7 +3,7 @@
 //! A person answers by what a card shows, so it shows everything exactly: command or diff, where, in which fence, by
 //! which rule. What does not fit is counted in the colour of a warning.
 
-use minke_record::{Action, AskKind, AskSubject, ChildOutcome, Decision, Millis};
+use minke_record::{Action, AskKind, AskSubject, ChildOutcome, Decision, Millis, Script};
 use minke_view::{Answered, AskCard, ChildCard};
 use ratatui::style::Style;
 use ratatui::text::Line;
@@ -19,6 +19,10 @@ use crate::event::{Code, Key};
 const ROWS: usize = 20;
 /// Paths, hosts and commands that are named one by one.
 const NAMED: usize = 8;
+/// As much of a hash as tells two contents apart for a person.
+const HASH_CHARS: usize = 12;
+/// The lines of a script's change that the card shows.
+const CHANGED_LINES: usize = 20;
 
 /// What stands between two choices.
 const BETWEEN: &str = "   ";
@@ -146,6 +150,7 @@ pub(super) fn facts(card: &AskCard, asked: Millis) -> Vec<(&'static str, String)
     }
     if let Some(action) = &subject.action {
         facts.extend(touched(action));
+        facts.extend(scripts(action));
     }
     if let Some(verdict) = &subject.verdict {
         facts.extend(verdict.fence.clone().map(|fence| ("fence", fence)));
@@ -181,6 +186,25 @@ fn touched(action: &Action) -> impl Iterator<Item = (&'static str, String)> {
     ]
     .into_iter()
     .flatten()
+}
+
+/// The files that the line would run, each with the beginning of its hash; then what has changed in them.
+fn scripts(action: &Action) -> Vec<(&'static str, String)> {
+    let known = |script: &Script| match (&script.hash, &script.problem) {
+        (Some(hash), _) => format!("{} ({})", script.path, hash.get(..HASH_CHARS).unwrap_or(hash)),
+        (None, Some(problem)) => format!("{} (unknown content: {problem})", script.path),
+        (None, None) => format!("{} (gone)", script.path),
+    };
+    let all: Vec<String> = action.scripts.iter().map(known).collect();
+    let mut facts: Vec<_> = (!all.is_empty()).then(|| ("scripts", named(&all))).into_iter().collect();
+    for script in action.scripts.iter().take(NAMED) {
+        let Some(change) = &script.change else { continue };
+        facts.push(("changed since it was approved", script.path.clone()));
+        facts.extend(change.lines().take(CHANGED_LINES).map(|line| ("  ", line.to_owned())));
+        let more = change.lines().count().saturating_sub(CHANGED_LINES);
+        facts.extend((more > 0).then(|| ("  ", format!("… {more} more lines in `minke asks`"))));
+    }
+    facts
 }
 
 fn named(all: &[String]) -> String {
