@@ -86,7 +86,8 @@ pub fn make(
     // First the ref, so that there is no moment in which the objects could be pruned.
     source.keep(session, &commit)?;
     let made = note_origin(workspace, into).and_then(|()| {
-        let branch = format!("minke/{name}");
+        // A branch has no spaces.
+        let branch = format!("minke/{}", name.to_string().replace(' ', "-"));
         source.clone_into(into, &branch, &commit)?;
         Ok(Cloned { path: into.to_owned(), branch, commit, objects: source.objects.clone() })
     });

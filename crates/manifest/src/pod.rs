@@ -77,11 +77,11 @@ pub(crate) struct NameForm;
 
 impl Form for NameForm {
     fn word() -> String {
-        "a name of 1 to 40 letters, digits and hyphens (a-z, 0-9, -), no hyphen first".to_owned()
+        "a name of 1 to 40 letters, digits, spaces and hyphens, a letter or digit first".to_owned()
     }
 
     fn schema() -> Value {
-        json!({ "type": "string", "pattern": "^[a-z0-9][a-z0-9-]{0,39}$" })
+        json!({ "type": "string", "pattern": "^[\\p{L}\\p{N}][\\p{L}\\p{M}\\p{N} -]{0,39}$" })
     }
 
     fn read(value: &Value) -> Result<Value, Refused> {

@@ -127,7 +127,7 @@ fn a_refusal_names_the_field() {
         ),
         (r#"{"method":"rewind","params":{"to_seq":1}}"#, "`expected_head`"),
         (r#"{"method":"set"}"#, "params: name what to set"),
-        (r#"{"method":"set","params":{"name":"No Good"}}"#, "params.name: `No Good` is not a pod name"),
+        (r#"{"method":"set","params":{"name":"No/Good"}}"#, "params.name: `No/Good` is not a pod name"),
         (r#"{"method":"wait","params":{"until":"doomsday","timeout_ms":1}}"#, "params.until"),
         (r#"{"method":"status","id":{}}"#, "`id`"),
         (r#"{"method":"status","id":true}"#, "`id`"),

@@ -71,7 +71,8 @@ impl From<&str> for CallId {
     }
 }
 
-/// A pod's name: `[a-z0-9][a-z0-9-]{0,39}`, checked once, at the door.
+/// A pod's name, which is its thread's name: 1 to 40 letters and digits of any script, spaces and hyphens; a letter or
+/// digit first, no space last. Checked once, at the door: no control, bidirectional or invisible character gets in.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(transparent)]
@@ -82,18 +83,40 @@ impl PodName {
         &self.0
     }
 
-    /// A name made from any text: what does not fit becomes a hyphen. Used for names taken from directories.
+    /// A name made from any text, in small letters: what does not fit becomes a hyphen. Used for names taken from
+    /// directories.
     pub fn from_any(text: &str) -> PodName {
         let mut name = String::new();
+        let mut length = 0;
         for c in text.chars().flat_map(char::to_lowercase) {
-            let c = if c.is_ascii_lowercase() || c.is_ascii_digit() { c } else { '-' };
-            if name.len() < 40 && !(c == '-' && (name.is_empty() || name.ends_with('-'))) {
+            let c = if is_name_char(c) && c != ' ' { c } else { '-' };
+            let begins = name.is_empty() && !c.is_alphanumeric();
+            if length < NAME_CHARS && !begins && !(c == '-' && name.ends_with('-')) {
                 name.push(c);
+                length += 1;
             }
         }
         let name = name.trim_end_matches('-');
         PodName(if name.is_empty() { "pod".to_owned() } else { name.to_owned() })
     }
+}
+
+/// Characters of a name.
+const NAME_CHARS: usize = 40;
+
+/// Letters and digits of any script, the marks that belong to letters, spaces and hyphens.
+fn is_name_char(c: char) -> bool {
+    c.is_alphanumeric() || c == '-' || c == ' ' || is_mark(c)
+}
+
+/// Marks that are written on or around letters, by their blocks. The standard library calls only some of them alphabetic.
+/// None of these ranges holds a control, bidirectional or invisible character.
+fn is_mark(c: char) -> bool {
+    matches!(u32::from(c),
+        0x0300..=0x034E | 0x0350..=0x036F | 0x0483..=0x0487 | 0x0591..=0x05C7 | 0x0610..=0x061A | 0x064B..=0x065F
+        | 0x0670 | 0x06D6..=0x06DC | 0x06DF..=0x06E8 | 0x06EA..=0x06ED | 0x0900..=0x0DFF | 0x0E31..=0x0E4E
+        | 0x0EB1..=0x0ECD | 0x0F18..=0x0FBC | 0x102B..=0x109D | 0x135D..=0x135F | 0x1712..=0x1734 | 0x17B6..=0x17D3
+        | 0x1AB0..=0x1ACE | 0x1DC0..=0x1DFF | 0x3099..=0x309A | 0xFE20..=0xFE2F)
 }
 
 impl fmt::Display for PodName {
@@ -110,7 +133,7 @@ impl fmt::Display for BadName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "`{}` is not a pod name: use 1 to 40 of a-z, 0-9 and `-`, beginning with a letter or digit",
+            "`{}` is not a pod name: use 1 to {NAME_CHARS} letters, digits, spaces and hyphens, a letter or digit first",
             self.0
         )
     }
@@ -121,9 +144,13 @@ impl std::error::Error for BadName {}
 impl FromStr for PodName {
     type Err = BadName;
     fn from_str(text: &str) -> Result<Self, BadName> {
-        let ok = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
-        if text.is_empty() || text.len() > 40 || text.starts_with('-') || !text.chars().all(ok) {
-            return Err(BadName(text.chars().take(80).collect()));
+        let begins = text.chars().next().is_some_and(char::is_alphanumeric);
+        let long = text.chars().nth(NAME_CHARS).is_some();
+        if !begins || long || text.ends_with(' ') || !text.chars().all(is_name_char) {
+            // The message must not do what the name would have done to a terminal.
+            let shown =
+                |c: char| if c.is_control() || !(is_name_char(c) || c.is_ascii()) { '\u{fffd}' } else { c };
+            return Err(BadName(text.chars().take(80).map(shown).collect()));
         }
         Ok(PodName(text.to_owned()))
     }
@@ -184,12 +211,57 @@ mod tests {
 
     #[test]
     fn pod_names_are_checked_at_the_door() {
-        for good in ["a", "0-x", "tour-2"] {
-            assert!(good.parse::<PodName>().is_ok(), "{good}");
+        let good = [
+            "a",
+            "0-x",
+            "tour-2",
+            "A",
+            "My Thread",
+            "\u{dc}ber die Br\u{fc}cke",
+            "u\u{308}ber",
+            "\u{30d7}\u{30ed}\u{30b8}\u{30a7}\u{30af}\u{30c8}",
+            "\u{645}\u{634}\u{631}\u{648}\u{639}",
+            "\u{92a}\u{930}\u{93f}\u{92f}\u{94b}\u{91c}\u{928}\u{93e} \u{967}",
+            "\u{e42}\u{e04}\u{e23}\u{e07}\u{e01}\u{e32}\u{e23}",
+            "\u{9879}\u{76ee}",
+        ];
+        for good in good {
+            assert_eq!(good.parse::<PodName>().map(|name| name.to_string()), Ok(good.to_owned()), "{good}");
         }
-        for bad in ["", "-a", "A", "a/b", "..", "a b", &"x".repeat(41)] {
-            assert!(bad.parse::<PodName>().is_err(), "{bad}");
+        let long = "x".repeat(41);
+        let bad = [
+            "",
+            "-a",
+            " a",
+            "a ",
+            "a/b",
+            "..",
+            "a.lock",
+            "s_1",
+            "a\tb",
+            "a\nb",
+            "a\u{0}",
+            "a\u{1b}[2J",
+            "a\u{202e}b",
+            "a\u{2066}b",
+            "a\u{200f}b",
+            "a\u{61c}b",
+            "a\u{200b}b",
+            "a\u{feff}b",
+            "a\u{34f}b",
+            "a\u{a0}b",
+            "\u{301}a",
+            "a\u{e0041}",
+            &long,
+        ];
+        for bad in bad {
+            let why = bad.parse::<PodName>().unwrap_err().to_string();
+            assert!(!why.chars().any(char::is_control) && !why.contains('\u{202e}'), "{why:?}");
         }
+        assert_eq!(
+            PodName::from_any("\u{41f}\u{440}\u{43e}\u{435}\u{43a}\u{442} 2").as_str(),
+            "\u{43f}\u{440}\u{43e}\u{435}\u{43a}\u{442}-2"
+        );
         assert_eq!(PodName::from_any("My Project!").as_str(), "my-project");
         assert_eq!(PodName::from_any("///").as_str(), "pod");
     }

@@ -17,7 +17,7 @@ use crate::lease::Row;
 /// How many numbered names are tried before giving up.
 const NAMES_TRIED: u32 = 1_000;
 /// A pod name's longest form.
-const NAME_BYTES: usize = 40;
+const NAME_CHARS: usize = 40;
 
 /// All rows of this machine's user.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -521,7 +521,8 @@ fn numbered(base: &PodName, number: u32) -> PodName {
         return base.clone();
     }
     let suffix = format!("-{number}");
-    let room = NAME_BYTES - suffix.len();
+    let room = NAME_CHARS - suffix.len();
     let stem: String = base.as_str().chars().take(room).collect();
-    PodName::from_any(&format!("{}{suffix}", stem.trim_end_matches('-')))
+    let name = format!("{}{suffix}", stem.trim_end_matches(['-', ' ']));
+    name.parse().unwrap_or_else(|_| PodName::from_any(&name))
 }

@@ -414,6 +414,36 @@ fn requests_of_clients_that_leave_at_once_are_carried_out() {
     assert_eq!(saved, CLIENTS);
 }
 
+/// A thread is called what its user calls it, and found by that name on the command line.
+#[test]
+fn a_thread_has_a_name_in_any_language() {
+    let (world, thread) = threaded("loop = true\n[[turn]]\ntext = \"x\"\n");
+    let host = Host::start(&world, &[]);
+    for name in
+        ["My Thread", "\u{dc}ber die Br\u{fc}cke", "\u{9879}\u{76ee}", "\u{645}\u{634}\u{631}\u{648}\u{639}"]
+    {
+        let set = json!({ "kind": "set_name", "thread_id": thread, "name": name });
+        let answer = host.door.post("/v1/thread", &set);
+        assert_eq!(
+            (&answer["status"], &answer["thread"]["name"]),
+            (&"ok".into(), &name.into()),
+            "{answer:#}"
+        );
+        let read = world.json(&["thread", "read", name, "--json"]);
+        assert_eq!(read["thread"]["name"], name, "{read:#}");
+    }
+    for bad in ["a\u{202e}b", "a\nb", "", "\u{200f}x"] {
+        let set = json!({ "kind": "set_name", "thread_id": thread, "name": bad });
+        let (status, answer) = host.door.call("POST", "/v1/thread", &set);
+        assert_eq!((status, &answer["error"]["code"]), (400, &"invalid_request".into()), "{answer:#}");
+    }
+    // Its pod runs under the last of them.
+    let last = "\u{645}\u{634}\u{631}\u{648}\u{639}";
+    assert_eq!(world.run(&["send", last, "go on"]).code, Some(0));
+    assert_eq!(world.run(&["wait", last]).code, Some(0));
+    assert_eq!(world.run(&["stop", last]).code, Some(0));
+}
+
 #[test]
 fn a_job_is_told_as_it_goes() {
     let world = World::new();
