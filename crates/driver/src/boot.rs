@@ -51,7 +51,7 @@ use crate::hooks::{self, Hooked};
 use crate::kit::{Kit, Making};
 use crate::library::Library;
 use crate::log::Log;
-use crate::mail::MAILBOX;
+use crate::mail::{MAILBOX, Mail};
 use crate::models::Models;
 use crate::nested::Nested;
 use crate::news::OpenCommands;

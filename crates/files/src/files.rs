@@ -39,7 +39,10 @@ pub struct FilesConfig {
 /// Whether something outside of a protected name is run or believed later, because a configuration leads there. Asked
 /// before each write, with the scope as it is then.
 #[derive(Clone, Default)]
-pub struct LedTo(pub Option<Arc<dyn Fn(&Path, &Scope) -> Option<&'static str> + Send + Sync>>);
+pub struct LedTo(pub Option<Arc<PathCheck>>);
+
+/// Returns why a path of the scope is protected, if it is.
+type PathCheck = dyn Fn(&Path, &Scope) -> Option<&'static str> + Send + Sync;
 
 impl std::fmt::Debug for LedTo {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

@@ -194,7 +194,7 @@ fn a_killed_pod_compares_when_it_returns() {
     let watch = guard.begin(place.ground()).unwrap();
     assert!(place.bash(HOSTILE[0]));
     // A killed process neither ends nor drops it.
-    std::mem::forget(watch);
+    Box::leak(Box::new(watch));
     let next = Guard::new(Some(file.clone()));
     let notes = next.recover(place.ground());
     assert!(!notes.moved.is_empty() && !file.exists(), "{notes:?}");

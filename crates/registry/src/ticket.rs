@@ -57,7 +57,7 @@ impl fmt::Debug for Ticket {
 
 /// The sum by which a damaged table is known, over these parts one after the other.
 pub(crate) fn digest(parts: &[&[u8]]) -> String {
-    let sum = parts.iter().fold(Sha256::new(), |sum, part| sum.chain_update(part));
+    let sum = parts.iter().fold(Sha256::new(), Sha256::chain_update);
     hex(&sum.finalize())
 }
 

@@ -57,6 +57,7 @@ impl Pod {
             lifted: Vec::new(),
             network: Network::Off,
             env: EnvRules::default(),
+            findings: minke_exec::fence::Findings::default(),
         };
         let commands = Arc::new(Commands::new(CommandsConfig {
             tier,
