@@ -126,7 +126,7 @@ fn what_cannot_be_imported_is_refused_and_nothing_is_made() {
         (&["nobody.jsonl"], "cannot read"),
         (&["codex-older.jsonl", "--format", "claude"], "format `codex`"),
         (&["codex-older.jsonl", "--cwd", "/nowhere/at/all"], "/nowhere/at/all"),
-        (&["codex-older.jsonl", "--name", "Not A Name"], "name"),
+        (&["codex-older.jsonl", "--name", "not/a/name"], "name"),
         (&["codex-older.jsonl", "--model", "nobody/nothing"], "nobody"),
     ] {
         let model = if bad.contains(&"--model") { &[][..] } else { &MODEL };
