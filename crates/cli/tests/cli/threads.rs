@@ -70,7 +70,7 @@ fn a_thread_is_named_put_away_and_taken_out() {
     for (bad, says) in [
         (&["thread", "show", "nobody"][..], "nobody"),
         (&["thread", "list", "--cursor", "x"], "next_cursor"),
-        (&["thread", "name", "one", "Not A Name"], "name"),
+        (&["thread", "name", "one", "not/a/name"], "name"),
         (&["thread", "list", "--status", "odd"], "odd"),
     ] {
         let done = world.run(bad);

@@ -131,7 +131,7 @@ async fn what_is_not_asked_for_is_refused_by_name() {
         ("start", json!({ "cwd": work, "persist_extended_history": false }), "ephemeral"),
         ("start", json!({ "cwd": work, "approval_policy": "ask" }), "approval_policy"),
         ("start", json!({ "cwd": work, "model": "nobody" }), "nobody"),
-        ("start", json!({ "cwd": work, "name": "Not A Name" }), "name"),
+        ("start", json!({ "cwd": work, "name": "not/a/name" }), "name"),
         ("start", json!({ "cwd": work, "history": [{ "role": "user" }] }), "history[0]"),
         ("start", json!({ "cwd": work, "history": [{ "role": "robot", "content": "x" }] }), "role"),
         ("start", json!({ "cwd": work, "history": [{ "role": "user", "content": "x", "id": 1 }] }), "`id`"),
