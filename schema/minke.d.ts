@@ -1588,7 +1588,8 @@ export type PodEvent = {
   kind: "unknown";
 };
 
-/** A pod's name: `[a-z0-9][a-z0-9-]{0,39}`, checked once, at the door. */
+/** A pod's name, which is its thread's name: 1 to 40 letters and digits of any script, spaces and hyphens; a letter or
+ * digit first, no space last. Checked once, at the door: no control, bidirectional or invisible character gets in. */
 export type PodName = string;
 
 export type PodRow = {

@@ -523,7 +523,7 @@ fn a_bad_json_script_is_refused_with_file_line_and_key() {
     ];
     let more = [
         ("[[pod.scout.turn]]\ndelay_ms = 5", "line 1", "turn 1 of the pod scout: says nothing"),
-        ("[[pod.Scout.turn]]\ntext = 'a'", "talk.toml: ", "`pod.Scout`: no pod can have this name"),
+        ("[[pod.'a/b'.turn]]\ntext = 'a'", "talk.toml: ", "`pod.a/b`: no pod can have this name"),
         ("[[pod.scout.turns]]\ntext = 'a'", "line 1", "did you mean `turn`?"),
         ("[[turn]]\npurpose = 'song'\ntext = 'a'", "line 2", "`compaction`"),
     ];
