@@ -5,7 +5,7 @@
 use std::path::Path;
 
 use serde_json::json;
-use xtask::{arrows, labels, promises, providers, purity, starts, tree};
+use xtask::{arrows, labels, pages, promises, providers, purity, starts, tree};
 
 #[test]
 fn every_file_has_a_label() {
@@ -29,16 +29,42 @@ fn a_file_without_a_label_is_found() {
 #[test]
 fn no_page_holds_an_unfinished_merge() {
     let root = tree::root();
-    let docs = std::fs::read_dir(root.join("docs")).unwrap().map(|file| file.unwrap().path());
-    let pages = ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md"].map(|name| root.join(name));
-    let mut looked = 0;
-    for page in docs.chain(pages).filter(|page| page.extension().is_some_and(|kind| kind == "md")) {
+    let pages = pages::all(&root).unwrap();
+    assert!(pages.len() > 30, "{}", pages.len());
+    for page in pages {
         let text = std::fs::read_to_string(&page).unwrap();
         let left = text.lines().find(|line| line.starts_with("<<<<<<<") || line.starts_with(">>>>>>>"));
         assert_eq!(left, None, "{}", page.display());
-        looked += 1;
     }
-    assert!(looked > 10, "{looked}");
+}
+
+#[test]
+fn every_link_of_a_page_leads_to_a_file_and_a_heading() {
+    let root = tree::root();
+    let mut broken = Vec::new();
+    let mut links = 0;
+    for page in pages::all(&root).unwrap() {
+        links += pages::links(&std::fs::read_to_string(&page).unwrap()).len();
+        broken.extend(pages::broken_links(&page).unwrap());
+    }
+    assert!(links > 100, "only {links} links were found");
+    assert!(broken.is_empty(), "\n{}\n", broken.join("\n"));
+}
+
+#[test]
+fn a_broken_link_is_found() {
+    let text = "See [a](b.md#c-d), [site](https://example.org/x).\n```\n[not](one.md)\n```\n![p](i/p.svg)\n";
+    assert_eq!(pages::links(text), ["b.md#c-d", "i/p.svg"]);
+    assert_eq!(pages::anchor("Keys of `--set`"), "keys-of---set");
+    assert_eq!(pages::anchor("What tier B leaves open"), "what-tier-b-leaves-open");
+    let dir = std::env::temp_dir().join(format!("minke-links-{}", std::process::id()));
+    std::fs::create_dir_all(&dir).unwrap();
+    let page = dir.join("page.md");
+    std::fs::write(&page, "# One\n[ok](#one) [gone](other.md) [no](page.md#two)\n").unwrap();
+    let broken = pages::broken_links(&page).unwrap();
+    std::fs::remove_dir_all(&dir).unwrap();
+    assert_eq!(broken.len(), 2, "{broken:?}");
+    assert!(broken[0].contains("other.md") && broken[1].contains("#two"), "{broken:?}");
 }
 
 #[test]

@@ -105,7 +105,8 @@ impl Surroundings {
 
 fn unusable(error: SettingsError) -> Failure {
     let failure = Failure::new(Exit::Usage, "the store cannot be used");
-    let hint = "MINKE_STORE or --store is like `postgres://user@host/database`; docs/store.md says more";
+    let hint =
+        "MINKE_STORE or --store is like `postgres://user@host/database`; docs/reference/store.md says more";
     match &error {
         SettingsError::Io { source, .. } => failure.why(format!("{error}: {source}")),
         _ => failure.why(error),

@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 use crate::around::now;
 use crate::screen::clean;
 
-/// What the exit code means; `docs/cli.md` has the table.
+/// What the exit code means; `docs/reference/cli.md` has the table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Exit {
     Done,

@@ -92,7 +92,7 @@ fn list(loaded: &Loaded, screen: &Screen) -> Result<Exit, Failure> {
     }
     loaded.problems.iter().for_each(|problem| screen.warn(problem));
     if loaded.hooks.is_empty() && loaded.problems.is_empty() {
-        screen.note("there are no hooks; docs/hooks.md shows how to write one");
+        screen.note("there are no hooks; docs/reference/hooks.md shows how to write one");
     }
     Ok(Exit::Done)
 }

@@ -71,8 +71,9 @@ fn run_show(show: Show, around: &Surroundings, screen: &Screen) -> Result<Exit, 
     };
     let home = around.home()?;
     let (state, name) = imagined(&new, around, &home)?;
-    let words = minke_driver::words_of(&state, &name, &home.paths)
-        .map_err(|e| Failure::usage(e).code("invalid_config").hint("docs/prompts.md describes assets"))?;
+    let words = minke_driver::words_of(&state, &name, &home.paths).map_err(|e| {
+        Failure::usage(e).code("invalid_config").hint("docs/guide/prompts.md describes assets")
+    })?;
     let bytes = words.prompt.len();
     if screen.json {
         let parts = words.parts.iter().map(

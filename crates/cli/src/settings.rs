@@ -17,7 +17,7 @@ use crate::failure::Failure;
 
 /// How many things that are wrong are told at once.
 const TOLD: usize = 20;
-const PAGE: &str = "docs/cli.md lists the keys";
+const PAGE: &str = "docs/reference/cli.md lists the keys";
 
 /// What files and the command line declare for a pod in `cwd`.
 pub(crate) fn declare(new: &NewPod, cwd: &Path, around: &Surroundings) -> Result<Declared, Failure> {
@@ -212,7 +212,7 @@ mod tests {
 
     /// Each row of the page's table: a key and a value that it takes.
     fn on_the_page() -> Vec<(&'static str, &'static str)> {
-        let page = include_str!("../../../docs/cli.md");
+        let page = include_str!("../../../docs/reference/cli.md");
         let table = page.split("### Keys of `--set`").nth(1).expect("the page has the table");
         let table = table.split("\n#").next().unwrap_or_default();
         let rows = table.lines().filter_map(|line| line.strip_prefix("| `"));

@@ -1,7 +1,7 @@
 //! `minke thread import`: a session file of Claude Code, Codex or Minke becomes a thread that goes on here.
 //!
 //! Here: reading the file within bounds, keys and images in it, whether it was imported before. Elsewhere: the formats
-//! (`exchange`), making the thread (`host`), what comes along and what does not (`docs/import.md`).
+//! (`exchange`), making the thread (`host`), what comes along and what does not (`docs/guide/import.md`).
 //! Invariant: nothing is made of a file that is refused, and none twice unless it is wished
 //! (`a_file_is_imported_once_unless_it_is_wished_again`).
 

@@ -135,7 +135,8 @@ impl BootError {
                 "; `minke policy list` shows every rule; correct the file and try again".to_owned()
             }
             BootError::Words(_) => {
-                "; mend the asset (docs/prompts.md says where it lies) and start the pod again".to_owned()
+                "; mend the asset (docs/guide/prompts.md says where it lies) and start the pod again"
+                    .to_owned()
             }
             BootError::Paths(_) | BootError::Registry(_) | BootError::NoStart | BootError::Io { .. } => {
                 String::new()

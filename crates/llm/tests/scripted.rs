@@ -541,7 +541,7 @@ fn blocks<'a>(page: &'a str, language: &str) -> Vec<&'a str> {
 
 #[tokio::test]
 async fn every_example_of_the_documentation_plays() {
-    let page = include_str!("../../../docs/scripted.md");
+    let page = include_str!("../../../docs/reference/scripted.md");
     let (toml, json) = (blocks(page, "toml"), blocks(page, "json"));
     assert!(toml.len() >= 5 && !json.is_empty(), "the page has lost its examples");
     // A turn that only fails a few times is used together with the one after it.

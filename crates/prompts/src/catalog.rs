@@ -294,7 +294,7 @@ mod tests {
             include_str!("../../driver/src/nested.rs"),
             include_str!("project.rs"),
         ];
-        let page = include_str!("../../../docs/prompts.md");
+        let page = include_str!("../../../docs/guide/prompts.md");
         for snippet in Snippet::ALL {
             snippet.check(snippet.embedded()).unwrap_or_else(|e| panic!("{}: {e:?}", snippet.key()));
             let said = format!("Snippet::{snippet:?}");

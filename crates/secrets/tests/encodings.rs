@@ -1,4 +1,4 @@
-//! A value in every encoding that docs/secrets.md names, cut anywhere: no part of the encoding that the value alone decides
+//! A value in every encoding that docs/guide/secrets.md names, cut anywhere: no part of the encoding that the value alone decides
 //! is shown.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]

@@ -58,7 +58,7 @@ impl Shelves<'_> {
         let origin = resolved.origin(key).clone();
         let (what, hint) = (without_hint(&error).to_string(), error.hint);
         let what = if key == KEY { format!("`{KEY}`: {what}") } else { what };
-        let hint = hint.or_else(|| Some("docs/prompts.md says what belongs there".to_owned()));
+        let hint = hint.or_else(|| Some("docs/guide/prompts.md says what belongs there".to_owned()));
         Err(ManifestError { problems: vec![Problem { origin, key: key.to_owned(), what, hint }] })
     }
 

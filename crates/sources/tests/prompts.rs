@@ -139,7 +139,8 @@ fn an_instruction_that_cannot_be_used_stops_the_start_and_names_its_layer() {
     };
     let error = declared().unwrap_err();
     let told = format!("{error}; {}", error.hint());
-    for word in ["config.toml:3", "`worker.instruction`", "$user/mine", "prompts/mine.md", "docs/prompts.md"]
+    for word in
+        ["config.toml:3", "`worker.instruction`", "$user/mine", "prompts/mine.md", "docs/guide/prompts.md"]
     {
         assert!(told.contains(word), "`{word}` is missing: {told}");
     }

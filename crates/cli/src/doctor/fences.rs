@@ -170,7 +170,7 @@ fn to_get_a(report: &Report, switches: &Switches, binary: &str) -> Vec<String> {
     if switches.apparmor_restricts_userns.is_some_and(|on| on != 0) {
         let mut text = format!(
             "AppArmor keeps programs without a profile from user namespaces: give {binary} one \
-             (docs/doctor.md has it)"
+             (docs/reference/doctor.md has it)"
         );
         if report.bwrap.is_none() {
             text.push_str(", or install bubblewrap with its profile, for tier A\u{2032}");

@@ -2,7 +2,7 @@
 //!
 //! Here: what a finding is, and how findings are shown. Elsewhere: fences and what the kernel offers (`fences`,
 //! `kernel`), directories (`places`), programs (`programs`), the model and keys (`models`), jobs (`jobs`). Described in
-//! `docs/doctor.md`.
+//! `docs/reference/doctor.md`.
 //! Invariant: it looks and tries, and leaves nothing behind (`doctor_makes_nothing`); it never shows a key
 //! (`doctor_says_where_a_key_is_and_not_what_it_is`).
 

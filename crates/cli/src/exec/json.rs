@@ -1,4 +1,4 @@
-//! `exec --json`: the run as the objects that `docs/cli.md` documents, one a line.
+//! `exec --json`: the run as the objects that `docs/reference/cli.md` documents, one a line.
 //!
 //! Here: a pure fold from entries and live events to objects. Elsewhere: which entries are this run's (`watch`).
 //! Invariant: every item that was started is completed, once (`every_started_item_is_completed`).

@@ -59,83 +59,83 @@ fn fits(line: &str, wanted: &str) -> bool {
 
 #[test]
 fn the_examples_of_threads_are_true() {
-    check_page("threads.md");
+    check_page("guide/threads.md");
 }
 
 #[test]
 fn the_examples_of_the_page_on_imports_are_true() {
-    check_page("import.md");
+    check_page("guide/import.md");
 }
 
 #[test]
 fn the_examples_of_the_host_page_are_true() {
-    check_page("host.md");
+    check_page("reference/host.md");
 }
 
 #[test]
 fn the_examples_of_the_command_line_page_are_true() {
-    check_page("cli.md");
+    check_page("reference/cli.md");
 }
 
 #[test]
 fn the_examples_of_the_page_on_manifests_are_true() {
-    check_page("manifest.md");
+    check_page("reference/manifest.md");
 }
 
 #[test]
 fn the_examples_of_the_sessions_page_are_true() {
-    check_page("sessions.md");
+    check_page("guide/sessions.md");
 }
 
 #[test]
 fn the_examples_of_the_page_on_keys_are_true() {
-    check_page("secrets.md");
+    check_page("guide/secrets.md");
 }
 
 #[test]
 fn the_examples_of_the_page_on_providers_are_true() {
-    check_page("providers.md");
+    check_page("reference/providers.md");
 }
 
 #[test]
 fn the_examples_of_the_page_on_replay_are_true() {
-    check_page("replay.md");
+    check_page("reference/replay.md");
 }
 
 #[test]
 fn the_examples_of_the_page_on_references_are_true() {
-    check_page("references.md");
+    check_page("guide/references.md");
 }
 
 #[test]
 fn the_examples_of_the_page_on_tools_are_true() {
-    check_page("tools.md");
+    check_page("reference/tools.md");
 }
 
 #[test]
 fn the_examples_of_the_page_on_rules_are_true() {
-    check_page("policy.md");
+    check_page("reference/policy.md");
 }
 
 #[test]
 fn the_examples_of_the_page_on_doctor_are_true() {
-    check_page("doctor.md");
+    check_page("reference/doctor.md");
 }
 
 #[test]
 fn the_examples_of_the_page_on_trust_are_true() {
-    check_page("trust.md");
+    check_page("guide/trust.md");
 }
 
 #[test]
 fn the_examples_of_the_page_on_hooks_are_true() {
-    check_page("hooks.md");
+    check_page("reference/hooks.md");
 }
 
 #[test]
 fn the_examples_of_the_page_on_profiles_are_true() {
-    check_page("profiles.md");
-    let page = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/profiles.md");
+    check_page("guide/profiles.md");
+    let page = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/guide/profiles.md");
     let text = std::fs::read_to_string(page).unwrap();
     let block = |kind: &str| text.split(kind).nth(1).unwrap().split("```").next().unwrap().to_owned();
     let (lua, registry) = (block("```lua\n"), block("```toml\n"));
@@ -158,13 +158,13 @@ fn the_examples_of_the_page_on_profiles_are_true() {
 
 #[test]
 fn the_examples_of_the_page_on_the_tree_are_true() {
-    check_page("tree.md");
+    check_page("guide/child-pods.md");
 }
 
 /// What a pod offers to its model is in the log; the page must name each tool and each of its inputs.
 #[test]
 fn every_tool_and_its_inputs_are_on_the_page_on_tools() {
-    let page = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/tools.md");
+    let page = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference/tools.md");
     let text = std::fs::read_to_string(page).unwrap();
     let world = World::new();
     assert_eq!(world.run(&["exec", "--model", "scripted:demo", "hi"]).code, Some(0));
@@ -182,5 +182,5 @@ fn every_tool_and_its_inputs_are_on_the_page_on_tools() {
 
 #[test]
 fn the_examples_of_the_page_on_prompts_are_true() {
-    check_page("prompts.md");
+    check_page("guide/prompts.md");
 }

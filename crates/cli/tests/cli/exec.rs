@@ -89,7 +89,7 @@ fn every_started_item_is_completed(objects: &[Value]) {
     }
 }
 
-/// The shapes of `docs/cli.md`, and nothing besides.
+/// The shapes of `docs/reference/cli.md`, and nothing besides.
 fn documented(object: &Value) {
     let members = |value: &Value| -> Vec<String> { value.as_object().unwrap().keys().cloned().collect() };
     let exactly = |value: &Value, wanted: &[&str]| assert_eq!(members(value), wanted, "{object}");

@@ -13,7 +13,7 @@ const PROVIDER: Option<i32> = Some(5);
 const ATTEMPTS: usize = 6;
 /// New requests after a reply that broke off.
 const CONTINUATIONS: usize = 3;
-/// What one event may hold; docs/providers.md says so.
+/// What one event may hold; docs/reference/providers.md says so.
 const EVENT_BYTES: u64 = 32 * 1024 * 1024;
 /// The model that plays the bad ones.
 const MODEL: &str = MODELS[0];

@@ -13,7 +13,7 @@ use serde_json::Value;
 use crate::world::{World, commands_are_held};
 
 const LINES: &str = include_str!("../golden/ordinary.txt");
-/// A line that begins so is documented to fail in the sandbox: it writes git's configuration (docs/fences.md).
+/// A line that begins so is documented to fail in the sandbox: it writes git's configuration (docs/reference/sandbox.md).
 const REFUSED: &str = "!";
 
 struct Group {

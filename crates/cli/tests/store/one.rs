@@ -65,5 +65,5 @@ fn a_store_that_cannot_be_used_is_said_without_its_password() {
         assert!(done.err.contains("MINKE_STORE") || done.err.contains("database"), "{done:?}");
     }
     let done = world.run(&["--store", "postgres://", "thread", "list"]);
-    assert!(done.code != Some(0) && done.err.contains("docs/store.md"), "{done:?}");
+    assert!(done.code != Some(0) && done.err.contains("docs/reference/store.md"), "{done:?}");
 }

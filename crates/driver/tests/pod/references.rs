@@ -67,7 +67,7 @@ fn fill(work: &Path) {
     .unwrap();
 }
 
-/// The same table as in docs/references.md.
+/// The same table as in docs/guide/references.md.
 #[test]
 fn whatever_is_referred_to_ends_as_documented() {
     let home = Home::new();

@@ -96,7 +96,7 @@ impl Wall {
     }
 }
 
-/// What tier B leaves open, in the words of `docs/fences.md`.
+/// What tier B leaves open, in the words of `docs/reference/sandbox.md`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Rest {
     /// Changes of mode, owner, times and attributes of files outside.

@@ -116,9 +116,10 @@ fn through(bench: &Bench, column: Column, without: Without) -> BTreeSet<String> 
     done.filter(|name| is_probe(name) && (column.tier == Tier::A || !left_by_b(name))).collect()
 }
 
-/// `docs/fences.md` lists what tier B leaves open, with the probes that show it.
+/// `docs/reference/sandbox.md` lists what tier B leaves open, with the probes that show it.
 pub(crate) fn the_page_says_what_tier_b_leaves_open() {
-    let page = std::fs::read_to_string(workspace().join("docs/fences.md")).expect("docs/fences.md");
+    let page = std::fs::read_to_string(workspace().join("docs/reference/sandbox.md"))
+        .expect("docs/reference/sandbox.md");
     let mut said: BTreeSet<(&str, &str)> = BTreeSet::new();
     let mut group = None;
     for line in page.lines() {

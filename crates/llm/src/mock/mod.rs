@@ -3,7 +3,7 @@
 //! Here: the listener and its options. Its parts: one exchange (`exchange`), what is asked (`asked`, and one file per
 //! format), which request of which conversation it is (`memory`), how the reply is told (`voice`, `weave`, `reply`), signatures
 //! on reasoning (`signature`). Elsewhere: the script and what its turns say (`scripted`). Described in
-//! `docs/mock-llm.md`.
+//! `docs/reference/mock-llm.md`.
 //! Invariant: nothing outside this machine can reach it, and a key that it was sent is neither kept nor shown
 //! (`a_key_is_seen_and_not_shown` in `tests/mock.rs`).
 

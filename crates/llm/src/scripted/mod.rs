@@ -1,7 +1,7 @@
 //! scripted: a model inside the binary, for the tour, tests and demonstrations.
 //!
 //! Here: the `Model`. Its parts: the script (`script`), reading it (`reading`), which turn answers a request (`choose`), what that turn says
-//! (`play`), values in its texts (`template`), its recording (`taping`). The language is described in `docs/scripted.md`.
+//! (`play`), values in its texts (`template`), its recording (`taping`). The language is described in `docs/reference/scripted.md`.
 //! Invariant: the turn is a function of the prompt and of how often it was asked, so that a killed pod goes on at the
 //! right one (`a_new_process_goes_on_at_the_right_turn`).
 

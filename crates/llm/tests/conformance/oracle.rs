@@ -2,7 +2,7 @@
 //!
 //! Everything is compared: text, thinking, signatures, redacted and encrypted reasoning, refusals, calls with ids, names
 //! and arguments as JSON, the stop reason, the tokens, errors, and blocks of other kinds. Stop reasons and tokens go
-//! through the tables below, which are those of `docs/providers.md`. Where an SDK reads less or other than what is on
+//! through the tables below, which are those of `docs/reference/providers.md`. Where an SDK reads less or other than what is on
 //! the wire, one of the `Rule`s says what is compared instead; a rule looks at the wire and at the SDK's result, never
 //! at the name of a file, and every use is counted and printed.
 

@@ -1,5 +1,5 @@
 -- A profile: a recipe for an agent. It computes and grants nothing; `minke profile check NAME` evaluates it.
--- The functions that there are, and every field, are described in docs/profiles.md.
+-- The functions that there are, and every field, are described in docs/guide/profiles.md.
 local profile = require("minke.profile")
 local scope = require("minke.scope")
 -- local models = require("minke.models")

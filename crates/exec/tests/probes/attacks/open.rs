@@ -1,4 +1,4 @@
-//! What no tier hides: questions about files outside that open nothing. They are listed in `docs/fences.md`, and a tier
+//! What no tier hides: questions about files outside that open nothing. They are listed in `docs/reference/sandbox.md`, and a tier
 //! that begins to hide one is to be noticed as well.
 
 use std::fs;

@@ -1,0 +1,98 @@
+//! Documentation pages: lists the Markdown files of the repository and checks that their links lead somewhere.
+//!
+//! Invariant: `every_link_of_a_page_leads_to_a_file_and_a_heading` in tests/house.rs.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// Returns every page: the Markdown files at the root, below `docs`, and the README of each crate.
+pub fn all(root: &Path) -> io::Result<Vec<PathBuf>> {
+    let mut pages = markdown_in(root)?;
+    let mut folders = vec![root.join("docs")];
+    while let Some(folder) = folders.pop() {
+        pages.extend(markdown_in(&folder)?);
+        for entry in fs::read_dir(&folder)? {
+            let path = entry?.path();
+            if path.is_dir() {
+                folders.push(path);
+            }
+        }
+    }
+    for entry in fs::read_dir(root.join("crates"))? {
+        let path = entry?.path();
+        if path.is_dir() {
+            pages.extend(markdown_in(&path)?);
+        }
+    }
+    pages.sort();
+    Ok(pages)
+}
+
+fn markdown_in(folder: &Path) -> io::Result<Vec<PathBuf>> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder)? {
+        let path = entry?.path();
+        if path.extension().is_some_and(|extension| extension == "md") {
+            found.push(path);
+        }
+    }
+    Ok(found)
+}
+
+/// Returns the targets of the links and images of a page that point into the repository. Code blocks are skipped.
+pub fn links(text: &str) -> Vec<&str> {
+    let mut found = Vec::new();
+    for line in outside_code(text) {
+        for rest in line.split("](").skip(1) {
+            let Some((target, _)) = rest.split_once(')') else { continue };
+            if !target.contains("://") && !target.starts_with("mailto:") {
+                found.push(target);
+            }
+        }
+    }
+    found
+}
+
+/// Returns one message for each link of `page` whose file or heading does not exist.
+pub fn broken_links(page: &Path) -> io::Result<Vec<String>> {
+    let text = fs::read_to_string(page)?;
+    let folder = page.parent().unwrap_or(Path::new("."));
+    let mut broken = Vec::new();
+    for link in links(&text) {
+        let (path, heading) = link.split_once('#').unwrap_or((link, ""));
+        let file = if path.is_empty() { page.to_owned() } else { folder.join(path) };
+        if !file.exists() {
+            broken.push(format!("{}: the link `{link}` names a missing file", page.display()));
+        } else if !heading.is_empty() && !anchors(&fs::read_to_string(&file)?).iter().any(|a| a == heading) {
+            broken.push(format!("{}: the link `{link}` names a missing heading", page.display()));
+        }
+    }
+    Ok(broken)
+}
+
+fn anchors(text: &str) -> Vec<String> {
+    outside_code(text)
+        .filter(|line| line.starts_with('#'))
+        .map(|line| anchor(line.trim_start_matches('#').trim()))
+        .collect()
+}
+
+/// Returns the anchor that GitHub gives to a heading: lower case, spaces as hyphens, other punctuation removed.
+pub fn anchor(heading: &str) -> String {
+    heading
+        .chars()
+        .filter(|c| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_'))
+        .map(|c| if c == ' ' { '-' } else { c.to_ascii_lowercase() })
+        .collect()
+}
+
+/// The lines of a page that are not inside a fenced code block.
+fn outside_code(text: &str) -> impl Iterator<Item = &str> {
+    let mut in_code = false;
+    text.lines().filter(move |line| {
+        let marks = line.trim_start().starts_with("```");
+        in_code ^= marks;
+        !in_code && !marks
+    })
+}
