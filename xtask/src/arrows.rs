@@ -13,7 +13,7 @@ use serde_json::Value;
 /// What one crate is drawn as.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Room {
-    /// words, mind, hand, driver, face, dev
+    /// types, core, adapters, runtime, frontends, dev
     pub kind: String,
     pub uses: BTreeSet<String>,
     pub uses_in_tests: BTreeSet<String>,

@@ -32,7 +32,7 @@ pub(crate) fn check() -> Result<(), String> {
         ("format", || must(&mut cargo(&["fmt", "--all", "--check"]))),
         ("arrows", arrows_agree),
         ("labels", labels_stand),
-        ("purity", minds_are_pure),
+        ("purity", core_is_pure),
         ("promises", promises_are_kept),
         ("clippy", || {
             must(&mut cargo(&["clippy", "-q", "--workspace", "--all-targets", "--", "-D", "warnings"]))
@@ -80,7 +80,7 @@ fn labels_stand() -> Result<(), String> {
     )
 }
 
-fn minds_are_pure() -> Result<(), String> {
+fn core_is_pure() -> Result<(), String> {
     let root = tree::root();
     let plan = arrows::drawn(&page()?)?;
     let pure = purity::pure_crates(&plan);

@@ -1,6 +1,6 @@
 //! Promises: each one on the page names the test that keeps it, and the test exists.
 //!
-//! Here: reading the lists in ARCHITECTURE.md and docs/reference/security.md and looking for the functions.
+//! Here: reading the lists in docs/internals/invariants.md and docs/reference/security.md and looking for the functions.
 //! Elsewhere: keeping the promises (the tests so named).
 //! Invariant: `every_promise_names_a_test_that_exists` in tests/house.rs.
 
@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 const HEADING: &str = "## Promises";
 
 /// The pages that make promises.
-pub const PAGES: [&str; 2] = ["ARCHITECTURE.md", "docs/reference/security.md"];
+pub const PAGES: [&str; 2] = ["docs/internals/invariants.md", "docs/reference/security.md"];
 
 /// One numbered promise and the tests named in it.
 #[derive(Debug, Clone, PartialEq, Eq)]

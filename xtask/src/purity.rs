@@ -1,9 +1,9 @@
-//! Purity: words and minds have no runtime below them and carry the bans that keep clocks, files,
+//! Purity: types and core crates depend on no async runtime and carry the bans that keep clocks, files,
 //! variables and tasks out.
 //!
 //! Here: reading Cargo's graph and each crate's `clippy.toml`.
 //! Elsewhere: catching a banned call (clippy, with that file).
-//! Invariant: `words_and_minds_are_pure` in tests/house.rs.
+//! Invariant: `types_and_core_are_pure` in tests/house.rs.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -31,7 +31,7 @@ pub const BANS: [&str; 8] = [
 /// The crates that must be pure, by the kind they are drawn with.
 pub fn pure_crates(plan: &Plan) -> Vec<&str> {
     plan.iter()
-        .filter(|(_, room)| matches!(room.kind.as_str(), "words" | "mind"))
+        .filter(|(_, room)| matches!(room.kind.as_str(), "types" | "core"))
         .map(|(name, _)| name.as_str())
         .collect()
 }

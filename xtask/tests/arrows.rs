@@ -12,8 +12,8 @@ Some words before the table.
 
 | crate | kind | one line | may use | in tests also |
 |---|---|---|---|---|
-| `record` | words | what happened | – | – |
-| `session` | hand | the log | record | testkit |
+| `record` | types | log entries | – | – |
+| `session` | adapters | the log | record | testkit |
 | `testkit` | dev | stories | record | – |
 
 And after it.

@@ -123,7 +123,7 @@ fn a_program_that_is_started_by_its_bare_name_is_found() {
 }
 
 #[test]
-fn words_and_minds_are_pure() {
+fn types_and_core_are_pure() {
     let root = tree::root();
     let page = std::fs::read_to_string(root.join("ARCHITECTURE.md")).unwrap();
     let plan = arrows::drawn(&page).unwrap();
@@ -135,7 +135,7 @@ fn words_and_minds_are_pure() {
 }
 
 #[test]
-fn a_runtime_deep_below_a_mind_is_found() {
+fn a_runtime_deep_below_a_pure_crate_is_found() {
     let graph = |kind: serde_json::Value| {
         json!({
             "packages": [
