@@ -3,7 +3,7 @@
 //! Here: the front door, and what all schemes share: the bound on the output, how much to think, whether tools are
 //! sent. Elsewhere: grouping of items (`turns`), names and ids that a provider takes (`names`), images
 //! (`pictures`), one file per scheme;
-//! address, key and sending (`http`). What is sent how: `docs/reference/providers.md`, "What is sent".
+//! address, key and sending (`http`). The request formats: `docs/reference/providers.md`, "Requests".
 //! Invariant: whatever history the log holds, the request is one that the scheme takes (`tests/validators`), a session
 //! may come from any other scheme, and no text is copied on the way (`benches/wire.rs`).
 
