@@ -6,9 +6,10 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Returns every page: the Markdown files at the root, below `docs`, and the README of each crate.
+/// Returns every page: the Markdown files at the root, below `docs`, and in the folders of `xtask` and each crate.
 pub fn all(root: &Path) -> io::Result<Vec<PathBuf>> {
     let mut pages = markdown_in(root)?;
+    pages.extend(markdown_in(&root.join("xtask"))?);
     let mut folders = vec![root.join("docs")];
     while let Some(folder) = folders.pop() {
         pages.extend(markdown_in(&folder)?);
@@ -69,6 +70,19 @@ pub fn broken_links(page: &Path) -> io::Result<Vec<String>> {
         }
     }
     Ok(broken)
+}
+
+/// Returns one message for each source path (`src/…` or `tests/…`) that the README of a crate names and that is missing.
+pub fn missing_sources(page: &Path) -> io::Result<Vec<String>> {
+    let text = fs::read_to_string(page)?;
+    let folder = page.parent().unwrap_or(Path::new("."));
+    let paths = text
+        .split('`')
+        .skip(1)
+        .step_by(2)
+        .filter(|path| path.starts_with("src/") || path.starts_with("tests/"));
+    let missing = paths.filter(|path| !folder.join(path).exists());
+    Ok(missing.map(|path| format!("{}: there is no `{path}`", page.display())).collect())
 }
 
 fn anchors(text: &str) -> Vec<String> {

@@ -52,6 +52,18 @@ fn every_link_of_a_page_leads_to_a_file_and_a_heading() {
 }
 
 #[test]
+fn every_crate_has_a_readme_whose_paths_exist() {
+    let root = tree::root();
+    let plan = arrows::drawn(&std::fs::read_to_string(root.join("ARCHITECTURE.md")).unwrap()).unwrap();
+    let mut missing = Vec::new();
+    for name in plan.keys() {
+        let folder = if name == "xtask" { root.join(name) } else { root.join("crates").join(name) };
+        missing.extend(pages::missing_sources(&folder.join("README.md")).unwrap());
+    }
+    assert!(missing.is_empty(), "\n{}\n", missing.join("\n"));
+}
+
+#[test]
 fn a_broken_link_is_found() {
     let text = "See [a](b.md#c-d), [site](https://example.org/x).\n```\n[not](one.md)\n```\n![p](i/p.svg)\n";
     assert_eq!(pages::links(text), ["b.md#c-d", "i/p.svg"]);
@@ -62,9 +74,12 @@ fn a_broken_link_is_found() {
     let page = dir.join("page.md");
     std::fs::write(&page, "# One\n[ok](#one) [gone](other.md) [no](page.md#two)\n").unwrap();
     let broken = pages::broken_links(&page).unwrap();
+    std::fs::write(&page, "`src/gone.rs`, `page.md`\n").unwrap();
+    let missing = pages::missing_sources(&page).unwrap();
     std::fs::remove_dir_all(&dir).unwrap();
     assert_eq!(broken.len(), 2, "{broken:?}");
     assert!(broken[0].contains("other.md") && broken[1].contains("#two"), "{broken:?}");
+    assert_eq!(missing.len(), 1, "{missing:?}");
 }
 
 #[test]
