@@ -61,6 +61,18 @@ const SUITES: &[Suite] = &[
         counts: &[LONG],
     },
     Suite {
+        name: "pods",
+        what: "1,000 idle pods: the cost of starts, lists, waiting and stops",
+        args: &["test", "--release", "-p", "minke-cli", "--test", "cli", "idle_crowd::", "--", "--nocapture", "--test-threads=1"],
+        counts: &[LONG],
+    },
+    Suite {
+        name: "git",
+        what: "200 rounds of random commands against the user's git, in each backend",
+        args: &["test", "--release", "-p", "minke-exec", "--test", "command", "repositories::", "--", "--nocapture"],
+        counts: &[LONG],
+    },
+    Suite {
         name: "store",
         what: "two hosts on one PostgreSQL, a thousand jobs",
         args: &["test", "--release", "-p", "minke-cli", "--test", "store", "--", "--nocapture"],

@@ -40,11 +40,17 @@ pub(crate) struct Host {
     #[arg(long, value_name = "SECS")]
     idle: Option<u64>,
     /// Speak JSON-RPC on stdin and stdout, and listen nowhere
-    #[arg(long, conflicts_with_all = ["listen", "token_file", "behind_proxy", "idle", "ensure", "install"])]
+    #[arg(long, conflicts_with_all = ["listen", "token_file", "behind_proxy", "idle", "ensure", "install", "foreground", "print_address"])]
     stdio: bool,
     /// Start one if none runs, and say where it listens
     #[arg(long, conflicts_with_all = ["listen", "token_file", "behind_proxy", "idle", "install"])]
     ensure: bool,
+    /// Run in this terminal until Ctrl-C; this is the default
+    #[arg(long, conflicts_with_all = ["ensure", "install"])]
+    foreground: bool,
+    /// Print one JSON line with the URL, the token file and the socket address
+    #[arg(long, conflicts_with = "install")]
+    print_address: bool,
     /// Write a systemd user unit that keeps a host running
     #[arg(long, conflicts_with_all = ["listen", "token_file", "behind_proxy", "idle"])]
     install: bool,
@@ -57,7 +63,7 @@ pub(crate) async fn run(host: Host, around: &Surroundings, screen: &Screen) -> R
     if host.ensure {
         let home = around.home()?;
         let info = minke_host::ensure(&home.paths).await?;
-        return told(&info, screen).map(|()| Exit::Done);
+        return print_address(&info, host.print_address, screen).map(|()| Exit::Done);
     }
     let engine = desk::engine(around)?;
     if host.stdio {
@@ -83,14 +89,21 @@ pub(crate) async fn run(host: Host, around: &Surroundings, screen: &Screen) -> R
         proxy: host.behind_proxy.or(settings.behind_proxy),
         idle: (idle > 0).then(|| Duration::from_secs(idle)),
     };
-    let ready = |info: &HostInfo| told(info, screen).map_err(|e| HostError::Untold { why: e.sentence() });
+    let for_scripts = host.print_address;
+    let ready = |info: &HostInfo| {
+        print_address(info, for_scripts, screen).map_err(|e| HostError::Untold { why: e.sentence() })
+    };
     minke_host::run(engine, options, ready).await?;
     Ok(Exit::Done)
 }
 
-/// Where it listens; the token stays in `host.json`, which only its owner can read.
-fn told(info: &HostInfo, screen: &Screen) -> Result<(), Failure> {
+/// Prints where the host listens. The token itself stays in files that only the user can read.
+fn print_address(info: &HostInfo, for_scripts: bool, screen: &Screen) -> Result<(), Failure> {
     let url = format!("http://{}", info.address);
+    if for_scripts {
+        let line: Value = json!({ "url": url, "token_file": info.token_file, "socket": info.address });
+        return screen.object(&line);
+    }
     if screen.json {
         let told: Value = json!({ "url": url, "pid": info.pid, "version": info.version });
         return screen.object(&told);

@@ -28,6 +28,8 @@ use crate::http::{Door, Hosts, Token, serve};
 
 const LOCK: &str = "host.lock";
 const FILE: &str = "host.json";
+/// The token alone, for scripts that hand a file to `curl`.
+const TOKEN_FILE: &str = "host.token";
 const LOG: &str = "host.log";
 /// Who only looks whether the place is taken takes it for a moment: whoever wants it asks this often.
 const CLAIMS: u32 = 10;
@@ -47,6 +49,9 @@ pub struct HostInfo {
     pub token: String,
     pub pid: u32,
     pub version: String,
+    /// The file that contains the token and nothing else. Hosts before this field wrote none.
+    #[serde(default)]
+    pub token_file: PathBuf,
 }
 
 impl std::fmt::Debug for HostInfo {
@@ -61,6 +66,7 @@ pub struct Instance {
     /// Unlocked by the kernel, however this process ends.
     _lock: File,
     file: PathBuf,
+    token_file: PathBuf,
 }
 
 impl Instance {
@@ -75,14 +81,17 @@ impl Instance {
         for _ in 0..CLAIMS {
             match lock.try_lock() {
                 Ok(()) => {
-                    let file = paths.runtime.join(FILE);
-                    // Left by one that was killed.
-                    match fs::remove_file(&file) {
-                        Err(e) if e.kind() != io::ErrorKind::NotFound => {
-                            return Err(cannot("remove", &file)(e));
+                    let (file, token_file) = (paths.runtime.join(FILE), paths.runtime.join(TOKEN_FILE));
+                    // A host that was killed leaves these files behind.
+                    for left in [&file, &token_file] {
+                        match fs::remove_file(left) {
+                            Err(e) if e.kind() != io::ErrorKind::NotFound => {
+                                return Err(cannot("remove", left)(e));
+                            }
+                            _ => {}
                         }
-                        _ => return Ok(Instance { _lock: lock, file }),
                     }
+                    return Ok(Instance { _lock: lock, file, token_file });
                 }
                 Err(TryLockError::WouldBlock) => std::thread::sleep(CLAIM_EVERY),
                 Err(TryLockError::Error(e)) => return Err(cannot("lock", &path)(e)),
@@ -99,19 +108,29 @@ impl Instance {
     fn hide(&self) {
         // If it cannot be removed it names a process that will hold no lock: clients see that.
         drop(fs::remove_file(&self.file));
+        drop(fs::remove_file(&self.token_file));
     }
 
+    /// Writes the token first: a client that finds `host.json` finds the token's file too.
     fn publish(&self, info: &HostInfo) -> Result<(), HostError> {
-        let temp = self.file.with_extension("json.new");
-        let write = || -> io::Result<()> {
-            let mut file =
-                OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&temp)?;
-            serde_json::to_writer(&mut file, info)?;
-            file.write_all(b"\n")?;
-            fs::rename(&temp, &self.file)
+        let write = |path: &Path, text: &str| {
+            replace_private(path, text)
+                .map_err(|source| HostError::Io { what: "write", path: path.to_owned(), source })
         };
-        write().map_err(|source| HostError::Io { what: "write", path: self.file.clone(), source })
+        let json = serde_json::to_string(info).map_err(io::Error::from);
+        let json = json.map_err(|source| HostError::Io { what: "write", path: self.file.clone(), source })?;
+        write(&self.token_file, &format!("{}\n", info.token))?;
+        write(&self.file, &format!("{json}\n"))
     }
+}
+
+/// Replaces a file in one step; only the user can read it.
+fn replace_private(path: &Path, text: &str) -> io::Result<()> {
+    let mut temp = path.as_os_str().to_owned();
+    temp.push(".new");
+    let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&temp)?;
+    file.write_all(text.as_bytes())?;
+    fs::rename(&temp, path)
 }
 
 impl Drop for Instance {
@@ -183,6 +202,7 @@ pub async fn run(
         token: token.reveal().to_owned(),
         pid: std::process::id(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
+        token_file: instance.token_file.clone(),
     };
     // Before anybody is told: who reads the file may ask at once.
     let mut terminated = signal(SignalKind::terminate()).map_err(|source| HostError::Signals { source })?;

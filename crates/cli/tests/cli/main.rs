@@ -48,6 +48,7 @@ mod schedules;
 mod scripts;
 mod secrets;
 mod secrets_everywhere;
+mod shapes;
 mod spawn_killed;
 mod started;
 mod task;

@@ -158,7 +158,8 @@ async fn hold(tier: Tier, rounds: usize) {
 #[tokio::test]
 async fn git_runs_the_same_before_and_after_random_commands() {
     let rounds = if std::env::var_os("MINKE_LONG").is_some() { 200 } else { 6 };
-    for tier in tiers().into_iter().filter(|tier| *tier == Tier::A) {
+    // Landlock cannot hold protected names against commands; the page of the sandbox says so, and the probes show it.
+    for tier in tiers().into_iter().filter(|tier| matches!(tier, Tier::A | Tier::APrime)) {
         hold(tier, rounds).await;
     }
 }
