@@ -5,7 +5,8 @@
 
 use std::time::Instant;
 
-use xtask::{arrows, labels, promises, purity, tree};
+use xtask::figures::Limits;
+use xtask::{arrows, commits, figures as measured, labels, promises, purity, tree};
 
 use crate::run::{cargo, is_there, must};
 
@@ -28,12 +29,14 @@ type Question = fn() -> Result<(), String>;
 
 /// What the machine refuses, all of it, so that one run shows every complaint.
 pub(crate) fn check() -> Result<(), String> {
-    let questions: [(&str, Question); 7] = [
+    let questions: [(&str, Question); 9] = [
         ("format", || must(&mut cargo(&["fmt", "--all", "--check"]))),
         ("arrows", arrows_agree),
         ("labels", labels_stand),
         ("purity", core_is_pure),
         ("promises", promises_are_kept),
+        ("figures", figures_meet_their_limits),
+        ("commits", commits_have_subjects),
         ("clippy", || {
             must(&mut cargo(&["clippy", "-q", "--workspace", "--all-targets", "--", "-D", "warnings"]))
         }),
@@ -99,6 +102,63 @@ fn promises_are_kept() -> Result<(), String> {
         complaints.extend(promises::complaints(&page, &known).into_iter().map(|c| format!("{name}: {c}")));
     }
     all_well(complaints)
+}
+
+/// Figures of names, phrases and structure are no worse than their limits, and no commit made a limit looser.
+fn figures_meet_their_limits() -> Result<(), String> {
+    let root = tree::root();
+    let limits = Limits::read(&root)?;
+    let mut complaints = limits.complaints(&measured::measure(&root)?);
+    if let Some(before) = commits::git(&root, &["show", "HEAD:xtask/limits.json"]) {
+        complaints.extend(loosened(&Limits::parse(&before)?, &limits));
+    }
+    let changes = ["log", "--no-merges", "--format=%H", "-n", "2", "--", "xtask/limits.json"];
+    if let Some(log) = commits::git(&root, &changes)
+        && let [newer, older] = log.lines().collect::<Vec<_>>()[..]
+    {
+        let at = |commit: &str| commits::git(&root, &["show", &format!("{commit}:xtask/limits.json")]);
+        if let (Some(newer), Some(older)) = (at(newer), at(older)) {
+            complaints.extend(loosened(&Limits::parse(&older)?, &Limits::parse(&newer)?));
+        }
+    }
+    all_well(complaints)
+}
+
+fn loosened(old: &Limits, new: &Limits) -> Vec<String> {
+    let complaint =
+        |name: String| format!("{name}: its limit in xtask/limits.json became looser; limits only tighten");
+    measured::loosened(old, new).into_iter().map(complaint).collect()
+}
+
+fn commits_have_subjects() -> Result<(), String> {
+    match commits::complaints(&tree::root()) {
+        Ok(complaints) => all_well(complaints),
+        Err(why) => {
+            println!("commits    SKIPPED  {why}");
+            Ok(())
+        }
+    }
+}
+
+/// Prints the figures beside the values before issue "Plain names", the limits and the goals.
+pub(crate) fn figures(args: &[String]) -> Result<(), String> {
+    let root = tree::root();
+    let figures = measured::measure(&root)?;
+    let limits = Limits::read(&root).unwrap_or_default();
+    match args {
+        [] => println!("{}", measured::table(&figures, &limits)),
+        [flag] if flag == "--tighten" => {
+            let tight = limits.tightened(&figures);
+            tight.write(&root)?;
+            println!("{}", measured::table(&figures, &tight));
+        }
+        [flag, name] if flag == "--places" => {
+            let figure = figures.get(name.as_str()).ok_or_else(|| format!("there is no figure `{name}`"))?;
+            figure.places.iter().for_each(|place| println!("{place}"));
+        }
+        _ => return Err("`figures` knows --tighten and --places NAME".to_owned()),
+    }
+    Ok(())
 }
 
 /// Writes golden files anew. The tests that compare them write instead when they see `MINKE_BLESS`.

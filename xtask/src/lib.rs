@@ -7,6 +7,8 @@
 //! Invariant: what ARCHITECTURE.md draws is what Cargo builds (`what_is_drawn_is_what_is_built`).
 
 pub mod arrows;
+pub mod commits;
+pub mod figures;
 pub mod labels;
 pub mod pages;
 pub mod promises;

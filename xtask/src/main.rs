@@ -18,7 +18,8 @@ const HELP: &str = "\
 cargo xtask COMMAND
 
   test [ARGS…]     all tests (cargo-nextest if it is there, else cargo test); ARGS go to the runner
-  check            format, clippy, arrows, labels, purity, promises, drift of golden files
+  check            format, clippy, arrows, labels, purity, promises, figures, commits, golden files
+  figures [ARGS…]  measure names, phrases and structure; --places NAME lists places, --tighten stores better limits
   schema           write the golden files of the wire and its schema anew, then look at `git diff`
   bench [NAME…]    build in release and measure; raw samples go to bench-results/
   sim [ARGS…]      the simulators: --tree, --long, --seed N
@@ -36,6 +37,7 @@ fn main() -> ExitCode {
     let outcome = match command.as_str() {
         "test" => commands::test(&rest),
         "check" => commands::check(),
+        "figures" => commands::figures(&rest),
         "schema" => commands::schema(),
         "bench" => bench::bench(&rest),
         "sim" => commands::sim(&rest),
